@@ -6,6 +6,7 @@
 
 use crate::api::{ArrayView, LastDrive, LatencyBound, ScrubView, SpeedRequest};
 use crate::atomic_file::replace;
+use crate::clock::now_s;
 use crate::mounts::{Below, awaited};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -56,6 +57,8 @@ pub struct ArrayNotes {
     pub last_scrub: Option<ScrubView>,
     /// Its scrubs by schedule.
     pub scrub: JobNotes,
+    /// The time when the daemon first saw it, in seconds since 1970.
+    pub known_since_s: Option<u64>,
     /// The drive that each slot has or had last.
     pub drives: BTreeMap<usize, LastDrive>,
 }
@@ -249,6 +252,7 @@ impl Ledger {
 }
 
 fn note_drives(notes: &mut Notes, view: &ArrayView, place: &impl Fn(&str) -> Option<String>) {
+    notes.arrays.entry(view.uuid.clone()).or_default().known_since_s.get_or_insert_with(now_s);
     for member in view.members.iter().filter(|member| member.role == "in sync" && member.size_bytes.is_some() && !member.lost) {
         let Some(slot) = member.slot else { continue };
         let known = notes.arrays.entry(view.uuid.clone()).or_default().drives.entry(slot).or_default();

@@ -438,7 +438,10 @@ impl Monitor {
     /// # Errors
     /// When the service ends.
     pub fn figures(&self) -> Result<String, ApiError> {
-        Ok(metrics::text(&views(self)?, &self.board.entries(), &self.counts()))
+        let adopted = self.adopted.get().map(|adopted| adopted()).unwrap_or_default();
+        let service = self.service.upgrade();
+        let known_since = |uuid: &str| service.as_ref()?.known_since_s(uuid);
+        Ok(metrics::text(&views(self)?, &adopted, known_since, &self.board.entries(), &self.counts()))
     }
 
     /// Sends a test on every channel.

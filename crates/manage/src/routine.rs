@@ -17,7 +17,7 @@ use crate::config::{Config, ReplacementConfig, RoutineConfig};
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;
-use crate::view::{all_members, is_held, may_write, plain_event};
+use crate::view::{all_members, is_held, is_redundant_itself, may_write, plain_event};
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -696,14 +696,6 @@ fn is_scrub(event: &EventView) -> bool {
 /// True if there is something to compare.
 fn is_redundant(view: &ArrayView) -> bool {
     tree(view).into_iter().any(is_redundant_itself)
-}
-
-/// True if an array or span has redundancy of its own, whatever its spans have.
-fn is_redundant_itself(view: &ArrayView) -> bool {
-    let level = view.level.as_str();
-    let is_striped =
-        if view.spans.is_empty() { ["0", "jbod", "linear"].contains(&level) } else { level.ends_with('0') || level == "jbod" };
-    !is_striped
 }
 
 /// True if a scrub can begin: nothing else runs, and nothing is missing.

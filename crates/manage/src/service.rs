@@ -134,6 +134,11 @@ impl Service {
         let _ = self.ledger.set(ledger);
     }
 
+    /// The time from which the daemon knows an array or span, in seconds since 1970. `None`: this process remembers nothing.
+    pub fn known_since_s(&self, uuid: &str) -> Option<u64> {
+        self.ledger.get()?.array(uuid).known_since_s
+    }
+
     /// Calls `finder` with the path of each drive that joins an array, from the start of the process on.
     pub fn find_again_by(&self, finder: impl Fn(&Path) -> Option<String> + Send + Sync + 'static) {
         let _ = self.finder.set(Box::new(finder));

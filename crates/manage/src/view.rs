@@ -546,6 +546,14 @@ pub fn event(notice: &Notice) -> EventView {
     }
 }
 
+/// True if an array or span has redundancy of its own, whatever its spans have.
+pub fn is_redundant_itself(view: &ArrayView) -> bool {
+    let level = view.level.as_str();
+    let is_striped =
+        if view.spans.is_empty() { ["0", "jbod", "linear"].contains(&level) } else { level.ends_with('0') || level == "jbod" };
+    !is_striped
+}
+
 /// True of the end of a sweep that a pause holds: it goes on from there.
 pub fn is_held(end: &EventView) -> bool {
     end.kind == "sweep_stopped" && end.text.contains(" stopped: paused at ")

@@ -5,7 +5,8 @@
 
 use super::board::DriveEntry;
 use super::family::{Families, Labels};
-use crate::api::{ArrayView, HealthView, LatencyView, MemberView, SweepView};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, LatencyView, MemberView, SweepView};
+use crate::view::is_redundant_itself;
 use prometheus::core::Collector as _;
 use prometheus::process_collector::ProcessCollector;
 use stria_alarm::Counts;
@@ -14,14 +15,27 @@ use stria_health::{DriveHealth, Verdict};
 const ROLES: [&str; 5] = ["in sync", "rebuilding", "replacing", "spare", "failed"];
 const SWEEPS: [&str; 4] = ["resync", "rebuild", "scrub", "repair"];
 
-/// All figures as text.
-pub fn text(arrays: &[ArrayView], drives: &[DriveEntry], alarms: &Counts) -> String {
+/// All figures as text. `adopted`: the arrays of the daemon's configuration. `known_since_s`: the time from which it knows an array.
+pub fn text(
+    arrays: &[ArrayView],
+    adopted: &[AdoptedView],
+    known_since_s: impl Fn(&str) -> Option<u64>,
+    drives: &[DriveEntry],
+    alarms: &Counts,
+) -> String {
     let mut families = Families::default();
     families.gauge("stria_build_info", "The program's version.", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     for view in arrays {
         array(&mut families, view);
         tree(&mut families, view, &view.name, "");
+        unscrubbed(&mut families, view, &view.name, "", &known_since_s);
         clients(&mut families, view);
+    }
+    // One that was stopped by command is not to be served.
+    for array in adopted.iter().filter(|array| array.state != AdoptedState::Stopped) {
+        let help = "1 if an array of the daemon's configuration is served, 0 if it should be. One that was stopped by command has no such figure.";
+        let is_served = flag(array.state == AdoptedState::Served);
+        families.gauge("stria_array_served", help, &[("array", &array.name)], is_served);
     }
     drives.iter().for_each(|entry| drive(&mut families, entry));
     self::alarms(&mut families, alarms);
@@ -120,6 +134,17 @@ fn tree(families: &mut Families, view: &ArrayView, array: &str, span: &str) {
         self::member(families, member, of);
     }
     view.spans.iter().for_each(|below| tree(families, below, array, &below.name));
+}
+
+/// An array or span that no scrub has read yet has no time of its last one, and is overdue some day nevertheless.
+fn unscrubbed(families: &mut Families, view: &ArrayView, array: &str, span: &str, known_since_s: &impl Fn(&str) -> Option<u64>) {
+    if let (None, true, Some(since_s)) = (&view.last_scrub, is_redundant_itself(view), known_since_s(&view.uuid)) {
+        let help = "Since when the daemon knows an array that has redundancy and was never scrubbed.";
+        // The clock may have been wrong when it was first seen.
+        let since_s = since_s.max(view.created_s);
+        families.gauge("stria_array_unscrubbed_since_timestamp_seconds", help, &[("array", array), ("span", span)], since_s as f64);
+    }
+    view.spans.iter().for_each(|below| unscrubbed(families, below, array, &below.name, known_since_s));
 }
 
 fn sweep(families: &mut Families, of: Labels, sweep: Option<&SweepView>) {
