@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use support::daemon::Daemon;
 use support::{Place, run_tool, tool};
 
 /// Reads the metrics. Returns the head and the body.
@@ -92,6 +93,37 @@ fn prometheus_takes_the_metrics_of_every_state() {
     drop(client);
     place.ok(&["stop", "--force"]);
     serve.ended_well();
+}
+
+/// It had no series at all, so no rule could fire.
+#[test]
+fn an_array_that_does_not_start_is_a_figure() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(4, 64 << 20);
+    for (name, drives) in [("tank", &images[..2]), ("pool", &images[2..])] {
+        place.ok(&["create", name, "--level", "1", "--assume-clean", &drives[0], &drives[1]]);
+        place.ok(&["adopt", &drives[0], &drives[1]]);
+    }
+    place.configure("degraded-after = \"never\"");
+    std::fs::rename(&images[0], place.path("elsewhere")).expect("a move");
+    let daemon = Daemon::start(&place);
+    let read = || ask(UnixStream::connect(place.path("control.sock")).expect("it listens")).1;
+    let end = std::time::Instant::now() + support::PATIENCE;
+    while !read().contains("stria_array_unscrubbed_since_timestamp_seconds{") {
+        assert!(std::time::Instant::now() < end, "{}", read());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    let text = read();
+    is_taken(&place, &text);
+    let served = |name: &str| value(&text, &format!("stria_array_served{{array=\"{name}\"}}"));
+    assert_eq!((served("tank"), served("pool")), (0.0, 1.0));
+    assert!(value(&text, "stria_array_unscrubbed_since_timestamp_seconds{array=\"pool\",span=\"\"}") > 1.6e9);
+    place.ok(&["stop", "pool"]);
+    let text = read();
+    assert!(!text.contains("stria_array_served{array=\"pool\""), "it was stopped on purpose: {text}");
+    daemon.signal("-TERM");
+    daemon.ended_well();
 }
 
 fn packaged(path: &str) -> PathBuf {
