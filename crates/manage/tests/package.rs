@@ -222,6 +222,31 @@ fn the_package_starts_the_daemon_when_it_is_installed_first_or_again_and_an_upgr
     assert_eq!(configure("0.1.0"), (true, false), "after a removal");
 }
 
+/// Every failure of the daemon was told as arrays in use, and sent people to unmount what was not mounted.
+#[test]
+fn a_removal_that_is_refused_says_why() {
+    let place = Place::new();
+    let stubs = place.path("stubs");
+    fs::create_dir(&stubs).expect("a folder");
+    stria_testkit::script(&stubs.join("systemctl"), "#!/bin/sh\n");
+    stria_testkit::script(&stubs.join("stria"), "#!/bin/sh\nexit $STOP_ENDS_WITH\n");
+    let removal = |status: &str| {
+        let script = r#"set -e; mount -t tmpfs none /run; mkdir -p /run/systemd/system; sh "$1" remove"#;
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, "sh"]).arg(project("packaging/deb/prerm")).env("STOP_ENDS_WITH", status);
+        let path = format!("{}:{}", stubs.display(), std::env::var("PATH").unwrap_or_default());
+        let output = command.env("PATH", path).output().expect("it starts");
+        (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    assert_eq!(removal("0"), (true, String::new()));
+    let (removed, told) = removal("4");
+    assert!(!removed && told.contains("arrays are in use"), "{told}");
+    for status in ["1", "2"] {
+        let (removed, told) = removal(status);
+        assert!(!removed && told.contains("did not stop its arrays") && !told.contains("unmount"), "{told}");
+    }
+}
+
 /// A purge of the package, with empty file systems in place of the machine's.
 #[test]
 fn a_purge_removes_what_the_daemon_wrote_and_nothing_else() {
