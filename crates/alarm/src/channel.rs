@@ -392,8 +392,10 @@ mod tests {
             for answer in ["301 Moved\r\nLocation: https://example.org/new", "308 Moved", "200 OK"] {
                 let (stream, _) = listener.accept().expect("a client");
                 let mut reader = io::BufReader::new(&stream);
-                let head: Vec<String> = reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
-                let length = head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
+                let head: Vec<String> =
+                    reader.by_ref().lines().map_while(Result::ok).take_while(|line| !line.is_empty()).collect();
+                let length =
+                    head.iter().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
                 reader.read_exact(&mut vec![0; length.unwrap_or(0)]).expect("the body");
                 asked.push(head[0].clone());
                 let text = format!("HTTP/1.1 {answer}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");

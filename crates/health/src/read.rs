@@ -196,7 +196,10 @@ mod tests {
         for outcome in [Ok(0x109), Ok(0x006), Err(Errno::TIMEDOUT)] {
             let found = health(Standin(0x06, outcome)).expect("figures");
             assert_eq!((found.wear_percent, found.temperature_c, found.self_test), (Some(7), Some(41), None));
-            assert_eq!(found, DriveHealth { self_test: None, self_test_mark: 0, self_test_results: found.self_test_results, ..well.clone() });
+            assert_eq!(
+                found,
+                DriveHealth { self_test: None, self_test_mark: 0, self_test_results: found.self_test_results, ..well.clone() }
+            );
         }
         let refused = |outcome| health(Standin(0x02, outcome)).expect_err("a refusal").to_string();
         let words = refused(Ok(0x109));

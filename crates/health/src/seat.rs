@@ -369,7 +369,10 @@ mod tests {
             assert_eq!(seat.link.as_deref(), Some("0000:00:03.0"));
         }
         let (seat, drive) = (fake.seat((8, 16)), Path::new("/dev/sdb"));
-        assert_eq!(seat.switch(drive, true, NO_LEDCTL, LEDCTL_WITHIN).expect("a light"), "the light of /dev/sdb (slot 7 of enclosure 0:0:32:0)");
+        assert_eq!(
+            seat.switch(drive, true, NO_LEDCTL, LEDCTL_WITHIN).expect("a light"),
+            "the light of /dev/sdb (slot 7 of enclosure 0:0:32:0)"
+        );
         assert_eq!(fake.read(&format!("{slot}/locate")), "1");
         seat.switch(drive, false, NO_LEDCTL, LEDCTL_WITHIN).expect("a light");
         assert_eq!(fake.read(&format!("{slot}/locate")), "0");
@@ -456,7 +459,12 @@ mod tests {
         stria_testkit::script(&ledctl, "#!/bin/sh\n[ \"$1\" = locate_off=/dev/sda ] || { echo \"what is $1\" >&2; exit 1; }\n");
         let ledctl = ledctl.to_str().expect("a plain path");
         assert!(seat.switch(drive, false, ledctl, LEDCTL_WITHIN).expect("it obeys").ends_with("by ledctl"));
-        assert!(seat.switch(drive, true, ledctl, LEDCTL_WITHIN).expect_err("it refuses").to_string().contains("what is locate=/dev/sda"));
+        assert!(
+            seat.switch(drive, true, ledctl, LEDCTL_WITHIN)
+                .expect_err("it refuses")
+                .to_string()
+                .contains("what is locate=/dev/sda")
+        );
         // It waits for an enclosure: the command and the API waited with it.
         let hangs = fake.path("hangs");
         stria_testkit::script(&hangs, "#!/bin/sh\nexec sleep 1000\n");

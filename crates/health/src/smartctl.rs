@@ -87,7 +87,8 @@ pub fn health(answer: &Value) -> Result<DriveHealth, String> {
         serial: text("/serial_number"),
         firmware: text("/firmware_version").or_else(|| text("/scsi_revision")),
         // For NVMe smartctl derives it from the critical warning, whose bits are judged one by one: heat is no failure.
-        predicts_failure: answer.pointer("/smart_status/passed") == Some(&Value::Bool(false)) && nvme("critical_warning").is_none(),
+        predicts_failure: answer.pointer("/smart_status/passed") == Some(&Value::Bool(false))
+            && nvme("critical_warning").is_none(),
         critical_warning: nvme("critical_warning").and_then(|warning| u8::try_from(warning).ok()),
         temperature_c: celsius("/temperature/current"),
         temperature_critical_c: celsius("/temperature/drive_trip").filter(|&degrees| degrees > 0),
@@ -376,7 +377,8 @@ mod tests {
         let log = |entries: &[(&str, u8)]| {
             let entry = |(kind, status): &(&str, u8)| serde_json::json!({"type": {"string": kind}, "status": {"value": status}});
             let table: Vec<Value> = entries.iter().map(entry).collect();
-            let answer = serde_json::json!({"smartctl": {"exit_status": 0}, "ata_smart_self_test_log": {"standard": {"table": table}}});
+            let answer =
+                serde_json::json!({"smartctl": {"exit_status": 0}, "ata_smart_self_test_log": {"standard": {"table": table}}});
             let mut health = health(&answer).expect("figures");
             judge(&mut health, &HealthConfig::default());
             let sentences = health.findings.iter().map(|finding| finding.sentence.clone()).collect::<Vec<_>>().join("; ");

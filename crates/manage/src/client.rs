@@ -87,7 +87,12 @@ impl Client {
     }
 
     /// The same with another limit.
-    pub(crate) fn order_within<T: DeserializeOwned>(&self, patience: Duration, path: &str, body: &impl Serialize) -> Result<T, Failure> {
+    pub(crate) fn order_within<T: DeserializeOwned>(
+        &self,
+        patience: Duration,
+        path: &str,
+        body: &impl Serialize,
+    ) -> Result<T, Failure> {
         self.exchange(Method::POST, path, body, Some(patience))
     }
 

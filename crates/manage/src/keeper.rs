@@ -620,8 +620,7 @@ impl Work {
         self.note_stops();
         let now = Instant::now();
         let is_past = |at: Option<Instant>| at.is_some_and(|at| at <= now);
-        let due: Vec<Uuid> =
-            self.arrays.iter().filter(|entry| is_past(entry.deadline())).map(|entry| entry.array.uuid).collect();
+        let due: Vec<Uuid> = self.arrays.iter().filter(|entry| is_past(entry.deadline())).map(|entry| entry.array.uuid).collect();
         if due.is_empty() {
             return;
         }

@@ -614,7 +614,8 @@ impl Work {
                 let error = match begun {
                     Ok(mark) => {
                         let ask_at = now + LOOK_EVERY;
-                        let test = Testing { long, is_own: true, begun: now, ask_at, links, mark, idle_since: None, silent_since: None };
+                        let test =
+                            Testing { long, is_own: true, begun: now, ask_at, links, mark, idle_since: None, silent_since: None };
                         self.tests.insert(path.clone(), test);
                         return Self::event(
                             service,

@@ -354,7 +354,8 @@ fn a_disk_that_sleeps_is_not_woken_for_its_self_test() {
     let health = Drives::new(&place);
     let (asleep, calls) = (place.path("asleep"), place.path("calls"));
     let program = place.path("smartctl-of-disks");
-    let (as_it_was, asleep_text) = (fs::read_to_string(place.path("smartctl")).expect("a program"), "{\"smartctl\": {\"exit_status\": 3}}");
+    let (as_it_was, asleep_text) =
+        (fs::read_to_string(place.path("smartctl")).expect("a program"), "{\"smartctl\": {\"exit_status\": 3}}");
     let lines = format!(
         "#!/bin/sh\necho \"$*\" >> {}\n[ -e {} ] && {{ echo '{asleep_text}'; exit 3; }}\n",
         calls.display(),
@@ -381,8 +382,7 @@ fn a_disk_that_sleeps_is_not_woken_for_its_self_test() {
     }
     std::thread::sleep(Duration::from_secs(2));
     assert!(!asked().iter().any(|call| call.contains("-t short")), "{:#?}", asked());
-    let notes: Value =
-        serde_json::from_str(&fs::read_to_string(place.path("state/routine.json")).expect("notes")).expect("JSON");
+    let notes: Value = serde_json::from_str(&fs::read_to_string(place.path("state/routine.json")).expect("notes")).expect("JSON");
     let drives: Vec<&String> = notes["drives"].as_object().expect("drives").keys().collect();
     assert!(drives.iter().all(|drive| !drive.contains('/')), "{drives:?}");
     // It is still due.

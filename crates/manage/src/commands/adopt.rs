@@ -170,7 +170,9 @@ fn told(daemon: &Client, patience: Duration) -> String {
         Ok(done) => done.message,
         Err(failure) => {
             // Not every command shows the text with --json.
-            tell(&format!("the configuration was changed, and the daemon does not follow it yet ({failure}): `stria reload` makes it"));
+            tell(&format!(
+                "the configuration was changed, and the daemon does not follow it yet ({failure}): `stria reload` makes it"
+            ));
             "the daemon does not follow it yet".into()
         }
     }

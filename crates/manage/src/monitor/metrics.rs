@@ -142,7 +142,12 @@ fn unscrubbed(families: &mut Families, view: &ArrayView, array: &str, span: &str
         let help = "Since when the daemon knows an array that has redundancy and was never scrubbed.";
         // The clock may have been wrong when it was first seen.
         let since_s = since_s.max(view.created_s);
-        families.gauge("stria_array_unscrubbed_since_timestamp_seconds", help, &[("array", array), ("span", span)], since_s as f64);
+        families.gauge(
+            "stria_array_unscrubbed_since_timestamp_seconds",
+            help,
+            &[("array", array), ("span", span)],
+            since_s as f64,
+        );
     }
     view.spans.iter().for_each(|below| unscrubbed(families, below, array, &below.name, known_since_s));
 }

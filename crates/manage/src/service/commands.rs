@@ -149,7 +149,8 @@ impl Service {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         set_speed(&served, request)?;
         let lost = self.ledger.get().and_then(|ledger| ledger.note_speed(&uuid_text(&served.uuid), request));
-        let lost = lost.map_or_else(String::new, |why| format!(", but not on disk yet: a restart of the daemon loses them ({why})"));
+        let lost =
+            lost.map_or_else(String::new, |why| format!(", but not on disk yet: a restart of the daemon loses them ({why})"));
         self.done(sequence, format!("speed bounds of \"{name}\" are set{lost}"))
     }
 
