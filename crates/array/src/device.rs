@@ -417,7 +417,8 @@ impl<R: Recorder> Driver<R> {
                     }
                     // Whoever failed to take it is dropped at the end of this update, or gets it before the next.
                     writes.retain(|write| {
-                        !self.engine.has_dropped(write.member) && !running.failures.iter().any(|(failed, _)| *failed == write.member)
+                        !self.engine.has_dropped(write.member)
+                            && !running.failures.iter().any(|(failed, _)| *failed == write.member)
                     });
                     writes
                 }

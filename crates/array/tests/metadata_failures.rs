@@ -378,7 +378,10 @@ fn flushes_fail_while_a_list_without_space_names_what_was_written() {
     world.recorder.full.set(false);
     (0..5000).for_each(|_| world.turn());
     flush(&mut world).expect("it is listed");
-    assert_eq!(world.recorder.lists.borrow().last().map(|list| list.as_slice()), Some(&[MemberSector::new(40)..MemberSector::new(48)][..]));
+    assert_eq!(
+        world.recorder.lists.borrow().last().map(|list| list.as_slice()),
+        Some(&[MemberSector::new(40)..MemberSector::new(48)][..])
+    );
 }
 
 #[test]

@@ -50,7 +50,8 @@ fn tools_in(manifest: &str, workspace: &Table) -> Vec<String> {
         .collect();
     assert!(tools.contains(&"stria-lab") && tools.contains(&"stria-sim") && tools.contains(&"stria-bench"), "{tools:?}");
     let found = dependencies(&manifest).into_iter();
-    let found = found.filter(|(name, settings)| tools.contains(&&**name) || tools.contains(&package(name, settings)) || is_tool(settings));
+    let found = found
+        .filter(|(name, settings)| tools.contains(&&**name) || tools.contains(&package(name, settings)) || is_tool(settings));
     found.map(|(name, _)| name).collect()
 }
 

@@ -210,6 +210,7 @@ fn files_are_driven_through_their_ring() {
     let mut device = stria_drive::open(&path, &ring, Access::Exclusive).expect("an image");
     let mut ledger = Ledger::new(1, 0..8 << 30, 4096);
     load.run(Target { device: &mut device, ring: Some(&ring) }, Some(&mut ledger)).expect("4 TiB work");
-    let check = Load::check(&ledger, 8).run(Target { device: &mut device, ring: Some(&ring) }, Some(&mut ledger)).expect("all there");
+    let check =
+        Load::check(&ledger, 8).run(Target { device: &mut device, ring: Some(&ring) }, Some(&mut ledger)).expect("all there");
     assert!(check.verified_blocks > 0 && check.verified_blocks == ledger.known_blocks() as u64, "{check:?}");
 }

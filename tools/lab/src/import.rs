@@ -5,8 +5,8 @@
 
 use crate::fio;
 use crate::result::{
-    ArrayState, BLOCK_BYTES_MAX, DEPTH_MAX, DriveState, Environment, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record,
-    ResultError, RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
+    ArrayState, BLOCK_BYTES_MAX, DEPTH_MAX, DriveState, Environment, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point,
+    Record, ResultError, RunStatus, RunWriter, Section, SectionKind, Series, TargetInfo, TargetKind, inside, now_ms,
 };
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};

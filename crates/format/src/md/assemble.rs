@@ -10,11 +10,11 @@
 
 use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
 use super::counts;
-use super::log::{FoundLog, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
+use super::log::{FoundLog, LogSpace, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
 use super::member::{Candidate, Member};
 use super::ppl::{self, FoundPpl, PplLocation};
-use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, returnable};
-use super::shape::layout_of;
+use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, returnable};
+use super::shape::{keeps_parity, layout_of};
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, WRITE_MOSTLY, feature, synced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -657,6 +657,7 @@ impl Sorter<'_> {
         if let Some(bitmap) = &bitmap {
             self.refuse_cramped(found, bitmap);
         }
+        self.refuse_spares_without_log(found, bitmap.as_ref());
         self.judge_away(found, bitmap.as_ref());
         if options.take_back {
             self.take_back(found);
@@ -1092,6 +1093,23 @@ impl Sorter<'_> {
             let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
             if matches!(verdict, Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) {
                 *verdict = Verdict::Unusable { reason: NO_SPACE_FOR_BITMAP.into() };
+            }
+        }
+    }
+
+    /// A spare with less space for the write log than the members have would make the array do without.
+    fn refuse_spares_without_log(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
+        let bitmap_sectors = bitmap.map_or(0, Bitmap::size_sectors);
+        let space = |found: &Found| Some(LogSpace::of(found.superblock(), bitmap_sectors)?.cut(1)?.append_sectors_max());
+        let members = found.iter().filter(|found| matches!(self.verdicts[&found.drive], Verdict::InSync { .. }));
+        let Some(least) = members.map(space).min().flatten() else { return };
+        if !keeps_parity(&self.freshest.header) || self.freshest.ppl().is_some() {
+            return;
+        }
+        for found in found.iter().filter(|&found| space(found) < Some(least)) {
+            let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
+            if *verdict == Verdict::Spare {
+                *verdict = Verdict::Unusable { reason: NO_SPACE_FOR_LOG.into() };
             }
         }
     }

@@ -71,7 +71,7 @@ pub struct AdoptError(String);
 
 pub(crate) const NO_SPACE_FOR_BITMAP: &str =
     "its metadata leave too little space for the array's write-intent bitmap; wipe it (`stria wipe`) and add it anew";
-const NO_SPACE_FOR_LOG: &str =
+pub(crate) const NO_SPACE_FOR_LOG: &str =
     "there is too little space before its data for the array's write log; wipe it (`stria wipe`) and add it anew";
 
 /// The metadata for status displays.
@@ -602,7 +602,15 @@ impl MdRecorder {
         let Some(bitmap) = &self.bitmap else { return Vec::new() };
         let holds = |member: &&MemberId| matches!(self.keepers[*member].superblock.role(), Role::Slot(_));
         let locations: Vec<_> = self.keepers.keys().filter(holds).filter_map(|&member| self.bitmap_location(member)).collect();
-        Self::bitmap_writes(bitmap, self.page_bytes, 1..bitmap.page_count(self.page_bytes), locations.into_iter())
+        let later = 1..bitmap.page_count(self.page_bytes);
+        let mut writes = Self::bitmap_writes(bitmap, self.page_bytes, later, locations.iter().copied());
+        // Where sectors may be torn apart, so is the first page behind its header.
+        let torn = locations.into_iter().filter(|(member, _)| self.keepers[member].logical_block_bytes <= 512);
+        for first in Self::bitmap_writes(bitmap, self.page_bytes, 0..1, torn).into_iter().filter(|first| first.data.len() > 512) {
+            let data = first.data.slice(512, first.data.len() - 512);
+            writes.push(MetadataWrite { start_sector: first.start_sector + 1, data, ..first });
+        }
+        writes
     }
 
     /// R27: the last update of this run again, for members that did not take it: none of them is ever two behind.

@@ -487,9 +487,8 @@ fn lasting(view: &ArrayView, slow: &[SlowMember], conditions: &mut Vec<Condition
         );
     }
     if let Some(reason) = &view.superblock_refused {
-        let text = format!(
-            "writes to array \"{name}\" fail: superblocks cannot be written ({reason}); `stria explain` says what to do"
-        );
+        let text =
+            format!("writes to array \"{name}\" fail: superblocks cannot be written ({reason}); `stria explain` says what to do");
         so(Event::SuperblockRefused, None, text);
     }
     let full: Vec<&str> = present(view).into_iter().filter(|member| member.no_room).map(|member| member.path.as_str()).collect();

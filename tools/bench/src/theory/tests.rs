@@ -166,7 +166,8 @@ fn plain(block: u64, strip: u64, data: u64, parity: u64) -> Parts {
 
 #[test]
 fn requests_of_many_stripes_cost_what_their_stripes_cost_one_by_one() {
-    let figures = |parts: &Parts| [parts.data_read, parts.data_written, parts.parity_read, parts.parity_written, parts.read_first];
+    let figures =
+        |parts: &Parts| [parts.data_read, parts.data_written, parts.parity_read, parts.parity_written, parts.read_first];
     for block in [512, 1000, 4096, 6144, 8192, 12_288, 16_384, 20_000, 65_536, 100_000] {
         for (data, parity) in [(2, 1), (3, 1), (3, 2), (5, 2)] {
             let (one, other) = (Parts::of_lone_requests(block, 4096, data, parity), plain(block, 4096, data, parity));

@@ -213,10 +213,12 @@ fn seconds_in_which_nothing_was_served_have_the_rate_zero() {
     let write = |name: &str, text: &str| fs::write(format!("{}_{name}.log", prefix.display()), text).expect("a log");
     write("iops", "1000, 90, 0\n2000, 90, 0\n6000, 30, 0\n");
     write("lat", "1000, 10, 0\n2000, 20, 0\n6000, 4000, 0\n");
-    let found: Vec<_> =
-        read(&prefix, 1000).samples.iter().map(|now| (now.at_ms, now.read_iops, now.latency_mean_ns)).collect();
+    let found: Vec<_> = read(&prefix, 1000).samples.iter().map(|now| (now.at_ms, now.read_iops, now.latency_mean_ns)).collect();
     let stalled = [3000, 4000, 5000].map(|at_ms| (at_ms, 0.0, None));
-    assert_eq!(found, [&[(1000, 90.0, Some(10.0)), (2000, 90.0, Some(20.0))][..], &stalled, &[(6000, 30.0, Some(4000.0))]].concat());
+    assert_eq!(
+        found,
+        [&[(1000, 90.0, Some(10.0)), (2000, 90.0, Some(20.0))][..], &stalled, &[(6000, 30.0, Some(4000.0))]].concat()
+    );
     // A line of two weeks later must not cost a sample for each second until then.
     write("iops", "1000, 90, 0\n999999000, 90, 0\n");
     let long = read(&prefix, 1000);

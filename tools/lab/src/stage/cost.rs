@@ -78,7 +78,10 @@ mod tests {
             (None, 1, 1.0, 0.0),
         ] {
             let shares = [false, true].map(|with_log| drive_share(level, members, with_log));
-            assert!((shares[0] - in_place).abs() < 1e-12 && (shares[1] - shares[0] - logged).abs() < 1e-12, "{level:?}: {shares:?}");
+            assert!(
+                (shares[0] - in_place).abs() < 1e-12 && (shares[1] - shares[0] - logged).abs() < 1e-12,
+                "{level:?}: {shares:?}"
+            );
         }
     }
 }

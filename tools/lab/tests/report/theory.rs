@@ -149,7 +149,10 @@ fn figures_of_wsat_are_those_of_the_minutes_in_its_window() {
     let page = stria_lab::report::page(&run).expect("a page");
     assert!(page.contains("&lt;script&gt;IOPS") && !page.contains("<script>IOPS"));
     // The sample is a trial, whose rounds take less than a minute.
-    assert!(page.contains("WSAT is steady in rounds 31 to 151") && page.contains(">rounds 31 to 151<"), "of all, not of those that count");
+    assert!(
+        page.contains("WSAT is steady in rounds 31 to 151") && page.contains(">rounds 31 to 151<"),
+        "of all, not of those that count"
+    );
 }
 
 #[test]
