@@ -393,9 +393,9 @@ impl<D: 'static> RemoteDevice for Shared<D> {
 fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max: Duration, panic_group: &PanicGroup) {
     let mut request_table = RequestTable::new(&shared.name, shared.limits.optimal_io_bytes);
     let mut clients = LaneClients::default();
-    let mut inbox = Vec::new();
+    let mut unread = Vec::new();
     let served = catch_unwind(AssertUnwindSafe(|| {
-        serve(shared, ring, &mut device, &mut request_table, &mut clients, &mut inbox, spin_max)
+        serve(shared, ring, &mut device, &mut request_table, &mut clients, &mut unread, spin_max)
     }));
     let broke_off = !matches!(served, Ok(End::Stopped));
     shared.panicked.store(broke_off, Ordering::SeqCst);
@@ -403,9 +403,18 @@ fn live<D: BlockDevice>(shared: &Shared<D>, ring: &Ring, mut device: D, spin_max
     if broke_off {
         panic_group.break_off();
     }
+    // The table has the client of the first of them.
+    for message in unread.drain(..) {
+        match message {
+            Message::Client(reply) => request_table.turn_to(reply),
+            Message::Request(request) => request_table.refuse(request),
+            // An on-lane client that is dropped closes its connection, and a call's sender receives its end.
+            Message::Call(_) | Message::LaneClient(_) | Message::Stir | Message::Stop | Message::Leave | Message::BreakOff => {}
+        }
+    }
     request_table.close();
     request_table.send(|number| clients.call(number));
-    shared.refuse(&mut inbox);
+    shared.refuse(&mut Vec::new());
     // After a break-off they are dropped without answers: their requests are left to the next server, as after a crash.
     if broke_off {
         return;
@@ -427,20 +436,22 @@ fn serve<D: BlockDevice>(
     device: &mut D,
     request_table: &mut RequestTable,
     clients: &mut LaneClients,
-    inbox: &mut Vec<Message<D>>,
+    unread: &mut Vec<Message<D>>,
     spin_max: Duration,
 ) -> End {
     ring.set_driven();
     let mut patience = Patience::new(spin_max);
+    let mut inbox = Vec::new();
     let mut ended = Vec::new();
     let mut stopping = false;
     loop {
-        shared.mailbox.take(inbox);
+        shared.mailbox.take(&mut inbox);
         let mut active = !inbox.is_empty();
         let now = monotonic_now();
         ring.set_now(now);
         request_table.set_now(now);
         shared.turn_due.set(Some(now));
+        let inbox = Inbox { messages: inbox.drain(..), unread };
         if let Some(end) = obey(inbox, device, request_table, clients, &mut stopping) {
             return end;
         }
@@ -481,16 +492,28 @@ fn serve<D: BlockDevice>(
     }
 }
 
+/// The messages of one iteration. Those behind one that ends the lane, a panic too, are put into `unread`.
+struct Inbox<'a, D> {
+    messages: std::vec::Drain<'a, Message<D>>,
+    unread: &'a mut Vec<Message<D>>,
+}
+
+impl<D> Drop for Inbox<'_, D> {
+    fn drop(&mut self) {
+        self.unread.extend(&mut self.messages);
+    }
+}
+
 /// Carries out the messages of one iteration. Returns why the lane ends at once, if it does.
 fn obey<D: BlockDevice>(
-    inbox: &mut Vec<Message<D>>,
+    mut inbox: Inbox<'_, D>,
     device: &mut D,
     request_table: &mut RequestTable,
     clients: &mut LaneClients,
     stopping: &mut bool,
 ) -> Option<End> {
     let mut leaves = false;
-    for message in inbox.drain(..) {
+    for message in &mut inbox.messages {
         match message {
             Message::Client(reply) => request_table.turn_to(reply),
             Message::Request(request) if *stopping || leaves => request_table.refuse(request),

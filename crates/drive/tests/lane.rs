@@ -243,6 +243,60 @@ fn panic_of_the_device_answers_everything() {
     assert!(client.answers()[0].result.is_err());
 }
 
+/// Holds the lane in a call, sends what makes it break off, and a request and a call behind that, which the lane takes in one batch.
+fn requests_behind_the_end_are_answered(break_off: impl FnOnce(&LaneHandle<Keeper>), lane: &LaneHandle<Keeper>) {
+    let client = Client::new(lane.remote());
+    client.submit([read(1, 0)]);
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let (held, is_held) = std::sync::mpsc::channel();
+        let hold = scope.spawn(move || {
+            lane.call(move |_| {
+                held.send(()).unwrap();
+                wait.recv()
+            })
+        });
+        is_held.recv().unwrap();
+        break_off(lane);
+        client.submit([read(2, 0), read(3, 0)]);
+        let call = scope.spawn(|| lane.call(|_| ()));
+        // The call is a message of the same batch, if its thread is quick; else the lane has ended, which it is told as well.
+        std::thread::sleep(Duration::from_millis(50));
+        drop(go);
+        assert!(hold.join().unwrap().is_ok(), "it ran before");
+        let mut answers = Vec::new();
+        while answers.len() < 3 {
+            answers.extend(client.answers());
+        }
+        let tags: HashSet<_> = answers.iter().map(|answer| answer.tag).collect();
+        assert_eq!((tags, answers.len()), (HashSet::from([1, 2, 3]), 3), "each once");
+        assert!(answers.iter().all(|answer| answer.result.as_ref().is_err_and(|error| error.kind == ErrorKind::Gone)));
+        assert!(call.join().unwrap().unwrap_err().panicked);
+    });
+}
+
+#[test]
+fn requests_behind_a_panic_are_answered() {
+    let lane = Lane::new("batch").spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
+    let panics = |lane: &LaneHandle<Keeper>| {
+        let panic = |_: &mut Keeper| panic!("told to panic (this message belongs to a test that passes)");
+        assert!(lane.call_within(Duration::ZERO, panic).unwrap().is_none());
+    };
+    requests_behind_the_end_are_answered(panics, &lane);
+}
+
+#[test]
+fn requests_behind_the_break_off_of_another_lane_are_answered() {
+    let group = PanicGroup::default();
+    let lane = |name: &str| Lane::new(name).bound_by(&group).spawn(|_| Ok::<_, DriveError>(Keeper::new())).unwrap();
+    let (one, other) = (lane("one"), lane("other"));
+    let breaks_off = |_: &LaneHandle<Keeper>| {
+        let _ = one.call(|device| device.panics = true);
+        assert!(one.stop().is_err());
+    };
+    requests_behind_the_end_are_answered(breaks_off, &other);
+}
+
 #[test]
 fn lanes_that_are_bound_break_off_together() {
     let group = PanicGroup::default();
