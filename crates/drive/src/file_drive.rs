@@ -465,7 +465,7 @@ impl BlockDevice for FileDrive {
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         self.ring.set_now(now);
         self.ring.poll_for_drive();
-        let worked = self.workers.poll();
+        let worked = self.workers.poll(now);
         std::mem::swap(&mut self.at_hand, &mut *self.ended_jobs.borrow_mut());
         let mut at_hand = std::mem::take(&mut self.at_hand);
         let tells = |request: &Request| matches!(request.operation, Operation::Read { .. } | Operation::Extents { .. });
@@ -484,7 +484,8 @@ impl BlockDevice for FileDrive {
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        (!self.completions.is_empty() || !self.ended_jobs.borrow().is_empty() || self.workers.has_ended()).then_some(0)
+        let ended = !self.completions.is_empty() || !self.ended_jobs.borrow().is_empty();
+        if ended { Some(0) } else { self.workers.next_wake() }
     }
 }
 
