@@ -7,9 +7,9 @@
 //! Why the `unsafe` here is sound: The kernel accesses the memory that an entry names only between its submission and its
 //! completion. That memory (buffers, the list of segments, the open file behind the descriptor) is owned by the entry's job, at
 //! addresses that do not change when the job moves. The job lies in a slot of the ring from before the entry is queued until its
-//! completion was read. Nothing takes it out earlier: dropping a drive leaves its jobs in their slots. Dropping the ring waits
-//! until none is left, or, if a drive hangs, leaks the rest with their memory. If the ring is leaked, so are the jobs. Only one
-//! thread uses the ring (`Rc`), as single-issuer mode requires.
+//! completion was read. Nothing takes it out earlier: dropping a drive leaves its jobs in their slots. Dropping the ring frees the
+//! jobs whose entries the kernel has not seen, and waits until no other is left; if a drive hangs, it leaks the rest with their
+//! memory. If the ring is leaked, so are the jobs. Only one thread uses the ring (`Rc`), as single-issuer mode requires.
 
 mod entry;
 mod setup;
@@ -522,6 +522,21 @@ impl Inner {
         result.map(drop).or_else(|error| try_again(error, want > 0))
     }
 
+    /// Forgets an entry that the kernel has not seen, and frees what it would have used.
+    fn discard(&mut self, entry: Entry) {
+        match entry {
+            Entry::Wake => self.wake_armed = false,
+            Entry::Side => self.sides.iter_mut().for_each(|side| side.watched = false),
+            Entry::Cancelled => {}
+            Entry::Alarm(key) => drop(self.alarms.remove(key)),
+            Entry::Watch(key) => drop(self.watches.remove(key)),
+            Entry::Slot(slot) => {
+                self.slots[slot] = None;
+                self.free.push(slot as u32);
+            }
+        }
+    }
+
     /// Takes jobs out of their slots as their completions arrive. True if any did.
     fn dispatch(&mut self) -> bool {
         let before = self.in_kernel;
@@ -563,9 +578,10 @@ fn try_again(error: io::Error, sleeps: bool) -> io::Result<()> {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Entries that the kernel has not seen are discarded.
-        self.backlog.clear();
-        self.sides.iter_mut().for_each(Side::clear_backlog);
+        let backlog = std::mem::take(&mut self.backlog);
+        let unseen = backlog.iter().map(squeue::Entry::get_user_data).chain(self.sides.iter_mut().flat_map(Side::take_backlog));
+        let unseen: Vec<u64> = unseen.collect();
+        unseen.into_iter().for_each(|number| self.discard(Entry::of(number)));
         if self.wake_armed {
             Waker(Arc::clone(&self.wake_fd)).wake();
         }

@@ -82,8 +82,8 @@ impl Side {
         self.uring.submitter().submit_and_wait(want).map(drop).or_else(|error| try_again(error, want > 0))
     }
 
-    /// Discards entries that the kernel has not seen.
-    pub fn clear_backlog(&mut self) {
-        self.backlog.clear();
+    /// Takes the entries that the kernel has not seen, by number.
+    pub fn take_backlog(&mut self) -> Vec<u64> {
+        self.backlog.drain(..).map(|entry| entry.get_user_data()).collect()
     }
 }

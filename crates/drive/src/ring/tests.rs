@@ -62,6 +62,17 @@ fn wait_does_not_sleep_on_what_ended_while_it_handed_over() {
     }
 }
 
+/// Jobs that the kernel had never seen were leaked, with their drive and its lock.
+#[test]
+fn a_ring_that_goes_leaves_no_drive_locked() {
+    let ring = Ring::new().unwrap();
+    let (path, drive) = reads(&ring, "goes", OFlags::DIRECT);
+    assert!(!ring.0.borrow().backlog.is_empty(), "more than the submission queue takes");
+    drop((drive, ring));
+    crate::SyncDrive::open(&path, Access::Exclusive).unwrap();
+    std::fs::remove_file(path).unwrap();
+}
+
 /// A wait with a full submission queue before it armed the wake-up only with the next wait.
 #[test]
 fn wait_arms_its_wake_up_behind_more_than_one_call_takes() {
