@@ -6,6 +6,7 @@
 use crate::info::Sysfs;
 use crate::within::{NotInTime, within, within_each};
 use crate::{DriveError, Identity};
+use std::ffi::OsStr;
 use std::fs::{DirEntry, File, Metadata, TryLockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The kernel closes the files of a killed process's ring later, and much later on a busy machine. With the patience before, this is less than
 /// `stria_host` gives a drive to be opened: the drive is then in use, which the daemon takes for a reason to try again, and not silent.
 pub const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(12);
+
+/// A user that is not found may be a killed process that is about to end.
+const PATIENCE_WITH_THE_UNKNOWN: Duration = Duration::from_secs(4);
 
 /// The time limit for comparing the files behind loop devices with one that is open.
 const LOOP_FILE_WITHIN: Duration = Duration::from_millis(500);
@@ -63,21 +67,27 @@ pub(crate) fn lock_commands(file: &File, path: &Path, is_partition: bool) -> Res
 }
 
 /// `patient`: whether the lock may be held for moments without a lasting user.
-fn take(file: &File, path: &Path, patient: bool, try_lock: impl Fn(&File) -> Result<(), TryLockError>) -> Result<(), DriveError> {
-    let attempt = || match try_lock(file) {
+fn take(
+    file: &File,
+    path: &Path,
+    patient: bool,
+    mut try_lock: impl FnMut(&File) -> Result<(), TryLockError>,
+) -> Result<(), DriveError> {
+    let mut attempt = || match try_lock(file) {
         Ok(()) => Some(Ok(())),
         Err(TryLockError::WouldBlock) => None,
         Err(TryLockError::Error(source)) => Some(Err(DriveError::System { path: path.to_owned(), action: "lock", source })),
     };
-    let mut outcome = if patient { patiently(attempt) } else { attempt() };
+    let mut outcome = if patient { patiently(&mut attempt) } else { attempt() };
     let busy = || Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) });
     if outcome.is_none() {
+        let begun = Instant::now();
         outcome = try_for(PATIENCE_WITH_THE_DEAD, || {
             attempt().or_else(|| match file.metadata().ok().and_then(|metadata| holding_pid(&metadata)) {
                 Some(holder) if is_dying(holder) => None,
-                Some(_) => Some(busy()),
-                // Released since, or held from another container.
-                None => attempt().or_else(|| Some(busy())),
+                // Released since, or held from another container, or by another user's process.
+                None if begun.elapsed() < PATIENCE_WITH_THE_UNKNOWN => None,
+                Some(_) | None => Some(busy()),
             })
         });
     }
@@ -86,10 +96,33 @@ fn take(file: &File, path: &Path, patient: bool, try_lock: impl Fn(&File) -> Res
 
 /// The process that took the lock on the file, from /proc/locks.
 fn holding_pid(metadata: &Metadata) -> Option<u32> {
-    let (device, inode) = (metadata.dev(), metadata.ino());
+    pid_among(&std::fs::read_to_string("/proc/locks").ok()?, metadata)
+}
+
+/// The same, from the text of /proc/locks. On btrfs and overlays it names another device than the file's metadata do: there each process
+/// is looked at that has a lock on a file of the same inode. One that is about to end no longer shows its files.
+fn pid_among(locks: &str, metadata: &Metadata) -> Option<u32> {
+    let (device, inode) = (metadata.dev(), metadata.ino().to_string());
     let name = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
-    let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    pid_of_lock(&locks, &name)
+    let by_name = flocks(locks).find(|(_, file)| *file == name).map(|(pid, _)| pid);
+    let is_like = |file: &str| file.rsplit(':').next() == Some(&*inode);
+    let may_be = |(pid, file): &(u32, &str)| is_like(file) && (has_locked(*pid, metadata) || is_dying(*pid));
+    by_name.or_else(|| flocks(locks).find(may_be).map(|(pid, _)| pid))
+}
+
+/// True if the process has this very file open, and a lock on it.
+fn has_locked(pid: u32, metadata: &Metadata) -> bool {
+    let inode = metadata.ino().to_string();
+    let is_it = |number: &OsStr| {
+        // Only of a file with such a lock, so that no other is looked at, which may hang.
+        let Ok(info) = std::fs::read_to_string(Path::new(&format!("/proc/{pid}/fdinfo")).join(number)) else { return false };
+        let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
+        let has_lock = locks.flat_map(flocks).any(|(_, file)| file.rsplit(':').next() == Some(&*inode));
+        let open = || std::fs::metadata(Path::new(&format!("/proc/{pid}/fd")).join(number));
+        has_lock && open().is_ok_and(|open| (open.dev(), open.ino()) == (metadata.dev(), metadata.ino()))
+    };
+    let numbers = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
+    numbers.map(|entry| entry.file_name()).any(|number| is_it(&number))
 }
 
 /// True if a process has ended or is about to: a killed one waits for the requests that its ring has in flight.
@@ -124,12 +157,12 @@ fn in_words(pid: u32) -> String {
     }
 }
 
-/// A line of /proc/locks: `1: FLOCK  ADVISORY  WRITE 8612 fe:00:131076 0 EOF`.
-fn pid_of_lock(locks: &str, name: &str) -> Option<u32> {
-    locks.lines().find_map(|line| {
+/// The locks in the text of /proc/locks, each with its process and its file. A line: `1: FLOCK  ADVISORY  WRITE 8612 fe:00:131076 0 EOF`.
+fn flocks(locks: &str) -> impl Iterator<Item = (u32, &str)> {
+    locks.lines().filter_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();
         match fields[..] {
-            [_, "FLOCK", _, _, pid, inode, ..] if inode == name => pid.parse().ok(),
+            [_, "FLOCK", _, _, pid, file, ..] => Some((pid.parse().ok()?, file)),
             _ => None,
         }
     })
@@ -199,7 +232,35 @@ mod tests {
     #[test]
     fn holder_is_found_in_a_list_of_locks() {
         let locks = "1: POSIX  ADVISORY  WRITE 7 fe:00:5 0 EOF\n2: FLOCK  ADVISORY  WRITE 8612 fe:00:5 0 EOF\n";
-        assert_eq!(pid_of_lock(locks, "fe:00:5"), Some(8612));
-        assert_eq!(pid_of_lock(locks, "fe:00:6"), None);
+        assert_eq!(flocks(locks).collect::<Vec<_>>(), [(8612, "fe:00:5")]);
+    }
+
+    /// On btrfs the user of an image was never found: the device in /proc/locks is that of the file system, and the file's that of its subvolume.
+    #[test]
+    fn holder_is_found_where_its_lock_names_another_device() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [held, other] = ["held", "other"].map(|name| File::create_new(folder.path().join(name)).expect("a file"));
+        held.try_lock().expect("it is ours");
+        let us = std::process::id();
+        let locks =
+            |file: &File| format!("7: FLOCK  ADVISORY  WRITE {us} 00:63:{} 0 EOF\n", file.metadata().expect("open").ino());
+        let holder = |file: &File| pid_among(&locks(file), &file.metadata().expect("open"));
+        assert_eq!(holder(&held), Some(us));
+        assert_eq!(holder(&other), None, "a lock on another file of the same inode");
+    }
+
+    /// A user that was not found counted as one that stays, at once.
+    #[test]
+    fn an_unknown_user_is_waited_for() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("image");
+        let file = File::create_new(&path).expect("a file");
+        let mut attempts = 0;
+        // No process has a lock on it.
+        let taken = take(&file, &path, false, |_| {
+            attempts += 1;
+            if attempts < 9 { Err(TryLockError::WouldBlock) } else { Ok(()) }
+        });
+        assert!(taken.is_ok(), "{taken:?}");
     }
 }
