@@ -425,6 +425,11 @@ impl Engine {
         self.core.no_space.expect();
     }
 
+    /// Some member is a file, so that a trim makes a hole of it: after the first one no write is acknowledged early (R49).
+    pub fn expect_no_space_after_trims(&mut self) {
+        self.core.no_space.expect_of_unmapping();
+    }
+
     /// Drops members whose metadata could not be written, if they can be spared. Returns the dropped ones (R15).
     pub(crate) fn drop_unrecorded(&mut self, failures: &IoFailures) -> Vec<MemberId> {
         let drops = |(member, error): &(MemberId, IoError)| {

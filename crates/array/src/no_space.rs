@@ -10,7 +10,8 @@
 //!   data; if P itself had no space, the strip that was written becomes what it was. Where neither is possible, rows that a
 //!   member could not take become bad blocks there. So do rows of a write-behind that could not be brought to its place;
 //!   therefore no write is acknowledged early where its place may need space of a file system
-//!   ([`NoSpace::expect`](crate::space::NoSpace::expect)).
+//!   ([`NoSpace::expect`](crate::space::NoSpace::expect)), which a trim may have given back
+//!   ([`NoSpace::unmap`](crate::space::NoSpace::unmap)).
 //! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails. Otherwise
 //!   parity would move on with a write whose data another member has no space for, and could recover neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.

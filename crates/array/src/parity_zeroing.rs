@@ -62,6 +62,9 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
 
 /// Zeroes the `rows` of whole stripes on every member.
 async fn zero_members(core: &Core, stripes: &Range<u64>, rows: &Range<MemberSector>, zeroing: Zeroing) -> Result<(), IoError> {
+    if zeroing.unmap {
+        core.no_space.unmap();
+    }
     let targets: SmallVec<[MemberId; 8]> = core.members.borrow().active().collect();
     let zero = |&member: &MemberId| MemberIo {
         member,

@@ -19,6 +19,8 @@ pub(crate) struct NoSpace {
     unflushed: RefCell<Option<IoError>>,
     /// Some member is a file with holes.
     is_expected: Cell<bool>,
+    /// Some member is a file: what it unmaps becomes a hole.
+    unmaps_to_holes: Cell<bool>,
     /// Bad blocks for lack of space, which a task fills: member and first row, and the end.
     unfilled: RefCell<BTreeMap<(MemberId, MemberSector), MemberSector>>,
     pub refill: Waiters,
@@ -42,6 +44,18 @@ impl NoSpace {
     /// A write to a member may need space that is not there.
     pub fn expect(&self) {
         self.is_expected.set(true);
+    }
+
+    /// What some member unmaps needs space again to be written.
+    pub fn expect_of_unmapping(&self) {
+        self.unmaps_to_holes.set(true);
+    }
+
+    /// Members are about to be asked to unmap rows that are locked.
+    pub fn unmap(&self) {
+        if self.unmaps_to_holes.get() {
+            self.expect();
+        }
     }
 
     /// A write-behind is not in place: the next flush must fail.

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{
-    ArrayConfig, ArrayDevice, ArrayState, ArrayStatus, Command, Copies, Event, Geometry, IntentConfig, Layout, Level,
-    MemberConfig, MemberId, MemberSector, MemberState, MetadataWrite, NoMetadata, Recorder, Synced,
+    ArrayConfig, ArrayDevice, ArrayState, ArrayStatus, Command, Copies, Event, Geometry, IntentConfig, Layout, Level, LogConfig,
+    MemberConfig, MemberId, MemberSector, MemberState, MetadataWrite, NEW_DATA_SECTORS_MAX, NoMetadata, Recorder, Synced,
 };
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
 };
 use support::Chance;
+use support::nowhere::Nowhere;
 
 /// A file on a file system that copies what it overwrites, and that may be full.
 struct Copying {
@@ -24,6 +25,8 @@ struct Copying {
     is_full: Rc<Cell<bool>>,
     /// There is space below this sector all the same.
     full_from: Rc<Cell<u64>>,
+    /// And from this one on.
+    full_until: u64,
     /// How long a flush takes.
     flush_ns: Rc<Cell<Nanos>>,
     now: Nanos,
@@ -36,7 +39,7 @@ impl Copying {
         let ram = RamDevice::new(512);
         let limits = Limits { volatile_cache: has_cache, ..ram.limits().clone() };
         let (is_full, full_from, flush_ns) = (Rc::clone(is_full), Rc::clone(full_from), Rc::clone(flush_ns));
-        Self { ram, limits, is_full, full_from, flush_ns, now: 0, flushes: Vec::new(), ended: Vec::new() }
+        Self { ram, limits, is_full, full_from, full_until: u64::MAX, flush_ns, now: 0, flushes: Vec::new(), ended: Vec::new() }
     }
 }
 
@@ -50,7 +53,7 @@ impl BlockDevice for Copying {
             return;
         }
         let writes = matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. });
-        let has_place = request.end_sector() <= self.full_from.get();
+        let has_place = request.end_sector() <= self.full_from.get() || request.start_sector >= self.full_until;
         match writes && self.is_full.get() && !has_place {
             true => self.ended.push(request.complete(Err(IoError::new(ErrorKind::NoSpace, "the file system is full")))),
             false => self.ram.submit(request),
@@ -613,5 +616,54 @@ fn the_status_tells_which_members_the_array_cannot_do_without() {
         assert_eq!(named(&world), [0; 0], "{level:?}");
         world.fail(0);
         assert_eq!(named(&world), needed, "{level:?}");
+    }
+}
+
+/// R49. Members that had all their space were trimmed, other software took the space, and a write there was acknowledged by its log record: its
+/// bytes had no place, and only the next flush said so.
+#[test]
+fn a_write_to_what_a_trim_unmapped_fails_itself_if_there_is_no_space() {
+    for (are_files, unmap) in [(true, true), (true, false), (false, true)] {
+        let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[512; 4]).expect("it fits");
+        let log = LogConfig { append_sectors_max: 1024, new_data_sectors_max: NEW_DATA_SECTORS_MAX, newest_only: false };
+        let config = ArrayConfig { log: Some(log), ..ArrayConfig::optimal("test", geometry) };
+        let is_full: Rc<Cell<bool>> = Rc::default();
+        let devices = (0..4).map(|_| {
+            let copying = Copying::new(false, &is_full, &Rc::default(), &Rc::default());
+            // The log has its space, behind the data.
+            let ram = RamDevice::new(Nowhere::START + 64);
+            Box::new(Copying { limits: ram.limits().clone(), ram, full_until: Nowhere::START, ..copying }) as Box<dyn BlockDevice>
+        });
+        let mut array = ArrayDevice::new(&config, devices.collect(), Nowhere::default(), 0);
+        if are_files {
+            array.with_engine(|engine| engine.expect_no_space_after_trims());
+        }
+        let mut now = 0;
+        let mut ask = |array: &mut ArrayDevice<Nowhere>, sectors, operation| {
+            array.submit(Request { tag: 1, start_sector: 0, sectors, operation });
+            let mut ended = Vec::new();
+            while ended.is_empty() {
+                array.poll(now, &mut ended);
+                now += 1000;
+            }
+            // What was acknowledged early is carried out.
+            (0..1000).for_each(|step| array.poll(now + step * 1000, &mut Vec::new()));
+            now += 1_000_000;
+            ended.remove(0).result
+        };
+        let write = || Operation::Write { from: std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect(), fua: false };
+        let early = |array: &ArrayDevice<Nowhere>| array.status().log.expect("it has one").early_count;
+        // The first write finds the array clean, and waits for superblock updates.
+        ask(&mut array, 8, write()).expect("there is space");
+        ask(&mut array, 8, write()).expect("there is space");
+        let before = early(&array);
+        assert!(before > 0, "the array acknowledges early");
+        ask(&mut array, 16 * 3, Operation::WriteZeroes { fua: false, unmap, fast: false }).expect("that needs no space");
+        let makes_holes = are_files && unmap;
+        is_full.set(makes_holes);
+        let wrote = ask(&mut array, 8, write());
+        assert_eq!(wrote.err().map(|error| error.kind), makes_holes.then_some(ErrorKind::NoSpace), "files: {are_files}, {unmap}");
+        assert_eq!(early(&array) > before, !makes_holes, "files: {are_files}, {unmap}");
+        ask(&mut array, 0, Operation::Flush).expect("nothing that was acknowledged is lost");
     }
 }

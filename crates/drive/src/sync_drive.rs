@@ -182,6 +182,11 @@ impl SyncDrive {
         self.lost()
     }
 
+    /// Whether it is a file, or a loop device over one: a file system gives it its space.
+    pub fn is_of_file(&self) -> bool {
+        self.0.size.is_of_file()
+    }
+
     /// Whether it is a file with holes, or a loop device over one: a write there may find no space. Waits for nothing.
     pub fn has_holes(&self) -> bool {
         self.0.size.has_holes(self.file())

@@ -225,13 +225,16 @@ impl HostedArray {
         &self.ring
     }
 
-    /// Tells the engines of the whole tree which arrays have members whose writes may find no space.
+    /// Tells the engines of the whole tree which arrays have members whose writes may find no space, now or after a trim.
     pub(crate) fn look_for_holes(&self) {
-        let has_holes = |member: &Member<HostedDrive>| {
-            member.drive().and_then(|drive| drive.watch.drive()).is_some_and(|drive| drive.has_holes())
-        };
-        for array in self.tree().into_iter().filter(|array| array.members().iter().any(has_holes)) {
-            array.with_engine(Engine::expect_no_space);
+        for array in self.tree() {
+            let drives = || array.members().iter().filter_map(|member| member.drive()?.watch.drive());
+            if drives().any(|drive| drive.is_of_file()) {
+                array.with_engine(Engine::expect_no_space_after_trims);
+            }
+            if drives().any(|drive| drive.has_holes()) {
+                array.with_engine(Engine::expect_no_space);
+            }
         }
     }
 
