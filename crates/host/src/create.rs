@@ -3,7 +3,7 @@
 use crate::HostError;
 use crate::answers::open_each;
 use crate::clock::unix_seconds_at_zero;
-use crate::examine::{Examined, refuse_others, refuse_twins, refuse_unreadable, wipe, zero};
+use crate::examine::{Content, Examined, refuse_others, refuse_twins, refuse_unreadable, wipe, zero};
 use crate::open::open_new;
 use std::fmt;
 use std::ops::Range;
@@ -251,16 +251,9 @@ impl Maker for OnDrives {
     type Error = HostError;
 
     fn write_drives(&mut self, array: &ArrayCreation) -> Result<(), HostError> {
-        let there = || array.drives.iter().filter_map(|&index| self.drives[index].as_ref());
-        let drive = |index: usize| self.drives[array.drives[index]].as_ref().expect("nothing is written to a missing member");
-        there().try_for_each(wipe)?;
-        for zeros in &array.creation.zeros {
-            zero(drive(zeros.drive), &zeros.sectors)?;
-        }
-        for write in &array.creation.writes {
-            drive(write.drive).write_at(write.start_sector.get(), &write.bytes)?;
-        }
-        Ok(there().try_for_each(SyncDrive::sync)?)
+        let drives: Vec<Option<&SyncDrive>> = array.drives.iter().map(|&index| self.drives[index].as_ref()).collect();
+        drives.iter().flatten().try_for_each(|&drive| wipe(drive))?;
+        write_new(&array.creation, &drives)
     }
 
     fn write_span(&mut self, span: &ArrayCreation, upper: &Creation, index: usize) -> Result<(), HostError> {
@@ -278,5 +271,84 @@ impl Maker for OnDrives {
             io.stop()
         })?;
         Ok(())
+    }
+}
+
+/// Writes an array to its drives; `None`: missing. The zeros are durable before there are superblocks: an array that starts after a power cut
+/// would otherwise show old bytes at its ends, which may be a file system or a superblock.
+fn write_new<C: Content>(creation: &Creation, drives: &[Option<&C>]) -> Result<(), HostError> {
+    let drive = |index: usize| drives[index].expect("nothing is written to a missing member");
+    let sync = || drives.iter().flatten().try_for_each(|drive| drive.sync());
+    for zeros in &creation.zeros {
+        zero(drive(zeros.drive), &zeros.sectors)?;
+    }
+    sync()?;
+    for write in &creation.writes {
+        drive(write.drive).write(write.start_sector.get(), &write.bytes)?;
+    }
+    Ok(sync()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::examine::tests::Faulty;
+    use std::cell::RefCell;
+    use stria_array::{DriveSector, Geometry};
+    use stria_block::IoError;
+    use stria_format::md::CreateZeros;
+    use stria_format::md::create::CreateWrite;
+
+    /// A drive with a volatile cache.
+    struct Cached {
+        drive: Faulty,
+        /// The first sectors of the writes in its cache.
+        cached: RefCell<Vec<u64>>,
+        /// Those that were there together.
+        flushed: RefCell<Vec<Vec<u64>>>,
+    }
+
+    impl Content for Cached {
+        fn name(&self) -> String {
+            self.drive.name()
+        }
+        fn extent(&self) -> (u64, u32) {
+            self.drive.extent()
+        }
+        fn superblock_sector(&self) -> Option<u64> {
+            None
+        }
+        fn read(&self, start: u64, sectors: u64) -> Result<Vec<u8>, IoError> {
+            self.drive.read(start, sectors)
+        }
+        fn write(&self, start: u64, data: &[u8]) -> Result<(), IoError> {
+            self.cached.borrow_mut().push(start);
+            self.drive.write(start, data)
+        }
+        fn sync(&self) -> Result<(), IoError> {
+            self.flushed.borrow_mut().push(self.cached.take());
+            Ok(())
+        }
+    }
+
+    /// A power cut kept the superblock and lost the zeros, which were in the drive's cache together.
+    #[test]
+    fn zeros_are_durable_before_there_is_a_superblock() {
+        let drives = ["/dev/x", "/dev/y"].map(|name| {
+            let drive = Faulty::new(name);
+            drive.put(bytes(2048), &[7; 4096]);
+            Cached { drive, cached: RefCell::default(), flushed: RefCell::default() }
+        });
+        let sector = DriveSector::new;
+        let creation = Creation {
+            geometry: Geometry::new(Level::Raid1, Level::Raid1.default_layout(), 0, &[1024; 2]).expect("it fits"),
+            superblocks: Vec::new(),
+            zeros: (0..2).map(|drive| CreateZeros { drive, sectors: sector(2048)..sector(2056) }).collect(),
+            writes: (0..2).map(|drive| CreateWrite { drive, start_sector: sector(8), bytes: vec![1; 4096] }).collect(),
+        };
+        write_new(&creation, &drives.each_ref().map(Some)).expect("they are written");
+        for drive in &drives {
+            assert_eq!(*drive.flushed.borrow(), [vec![2048], vec![8]]);
+        }
     }
 }
