@@ -350,8 +350,17 @@ impl HostedArray {
 
     /// True if the drive at `path` is a spare of this array or of a span.
     pub(crate) fn has_spare(&self, path: &Path) -> bool {
-        let state = |(index, member): (usize, MemberId)| self.array(index).status().members[member.0].state;
-        self.place_of(path).is_ok_and(|place| state(place) == MemberState::Spare)
+        self.state_of(path) == Some(MemberState::Spare)
+    }
+
+    /// True if the drive at `path` has failed.
+    pub(crate) fn has_failed(&self, path: &Path) -> bool {
+        self.state_of(path) == Some(MemberState::Failed)
+    }
+
+    fn state_of(&self, path: &Path) -> Option<MemberState> {
+        let (index, member) = self.place_of(path).ok()?;
+        Some(self.array(index).status().members[member.0].state)
     }
 
     /// The member that an existing spare replaces: the array's index in the tree, the handles of both, and a sentence that tells what is

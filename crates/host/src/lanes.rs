@@ -9,7 +9,7 @@ use crate::merger::EventMerger;
 use crate::newcomer::{JoinByPath, PreparedDrive};
 use crate::open::open_on_coordinator;
 use crate::{ArrayReport, HostError, HostedArray, HostedDrive, MemberReport, Notice, OpenOptions, OpenedDrive};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -46,6 +46,12 @@ impl LaneReport {
         let processor_time = Duration::try_from(time).unwrap_or_default();
         Self { ring: array.ring().setup(), counters: array.ring().counters(), processor_time }
     }
+}
+
+/// A drive that has requests and has ended none for so long.
+struct SilentDrive {
+    path: PathBuf,
+    seconds: u64,
 }
 
 /// An array that runs on one lane or several.
@@ -404,8 +410,8 @@ impl ArrayLanes {
         (longest.stands_still(), name, place)
     }
 
-    /// Drives in use that have requests and have ended none for long, with the time in seconds.
-    fn silent_drives(&self) -> Result<Vec<(PathBuf, u64)>, HostError> {
+    /// Drives in use that have requests and have ended none for long.
+    fn silent_drives(&self) -> Result<Vec<SilentDrive>, HostError> {
         let (report, now) = (self.report()?, monotonic_now());
         let mut silent = Vec::new();
         for array in report.tree() {
@@ -415,43 +421,56 @@ impl ArrayLanes {
                     && let silence = Duration::from_nanos(drive.silence(now))
                     && silence >= STOP_WITHOUT
                 {
-                    silent.push((drive.info.path.clone(), silence.as_secs()));
+                    silent.push(SilentDrive { path: drive.info.path.clone(), seconds: silence.as_secs() });
                 }
             }
         }
         Ok(silent)
     }
 
-    /// Fails drives that do not answer, so that a stop can go on without them. Returns those that redundancy cannot replace.
-    fn stop_without(&self, told: &mut impl FnMut(String)) -> Result<Vec<(PathBuf, u64)>, HostError> {
-        let mut needed = self.silent_drives()?;
+    /// Fails drives that do not answer, so that a stop can go on without them. Returns those that the array cannot fail, each with the
+    /// reason.
+    fn stop_without(&self, told: &mut impl FnMut(String)) -> Result<Vec<(SilentDrive, HostError)>, HostError> {
+        let mut silent = self.silent_drives()?;
         loop {
-            let before = needed.len();
-            needed.retain(|(path, seconds)| {
-                let failed = self.fail_known(path.clone()).is_ok();
-                if failed {
-                    told(format!(
-                        "{} has not answered for {seconds} s, and the array stops without it: it counts as failed; `add` brings it back",
-                        path.display()
-                    ));
+            let (before, mut needed) = (silent.len(), Vec::new());
+            for drive in silent {
+                // It may have failed all the same: the array may have failed it before, or the other members cannot record it yet, as another
+                // one does not answer either.
+                match self.fail_known(drive.path.clone()) {
+                    Err(refusal) if !self.has_failed(&drive.path)? => needed.push((drive, refusal)),
+                    Ok(()) | Err(_) => told(format!(
+                        "{} has not answered for {} s, and the array stops without it: it counts as failed; `add` brings it back",
+                        drive.path.display(),
+                        drive.seconds
+                    )),
                 }
-                !failed
-            });
-            // The array itself may have failed one meanwhile, and one may be dispensable now that another has failed.
-            let silent = self.silent_drives()?;
-            needed.retain(|(path, _)| silent.iter().any(|(silent, _)| silent == path));
+            }
+            // One may have answered meanwhile, and one may be dispensable now that another has failed.
+            silent = self.silent_drives()?;
+            needed.retain(|(drive, _)| silent.iter().any(|silent| silent.path == drive.path));
             if needed.is_empty() || needed.len() == before {
-                break;
+                return Ok(needed);
             }
         }
-        Ok(needed)
+    }
+
+    /// True if the drive at `path` has failed in this run.
+    fn has_failed(&self, path: &Path) -> Result<bool, HostError> {
+        let path = path.to_owned();
+        self.on_coordinator(move |array| array.has_failed(&path))
+    }
+
+    /// Ends the lanes without waiting for drives.
+    fn leave(&self) -> Result<(), HostError> {
+        Ok(self.lanes.iter().rev().map(LaneHandle::leave).fold(Ok(()), Result::and)?)
     }
 
     /// Waits for the end of submitted requests, marks the members clean, and ends the lanes. Returns the last state. The wait for
     /// drives that do not answer is limited, see `ArrayLanes::stop_without`; `told` receives what was done about them.
     ///
     /// # Errors
-    /// A lane has ended before, or ends by a panic, or a drive without redundancy does not answer. Or the array has stopped, and what clients
+    /// A lane has ended before, or ends by a panic, or a drive does not answer that the array cannot fail. Or the array has stopped, and what clients
     /// wrote may not be durable, or superblocks do not say "clean".
     pub fn stop(&self, mut told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
         let _turn = self.one_at_a_time();
@@ -460,12 +479,23 @@ impl ArrayLanes {
         while !self.on_coordinator(|array| array.is_stopped())? {
             if Instant::now() >= look_at {
                 look_at = Instant::now() + LOOK_FOR_SILENCE;
+                let report = self.report()?;
+                if report.tree().into_iter().all(|array| array.status.read_only) {
+                    // No member may be failed, and nothing is left to write.
+                    let Some(SilentDrive { path, seconds }) = self.silent_drives()?.pop() else { continue };
+                    self.leave()?;
+                    told(format!(
+                        "{} has not answered for {seconds} s, and the array stops without waiting for it: the array is read-only, so nothing is lost",
+                        path.display()
+                    ));
+                    return Ok(report);
+                }
                 let needed = self.stop_without(&mut told)?;
-                if let Some((path, seconds)) = needed.first() {
-                    self.lanes.iter().rev().map(LaneHandle::leave).fold(Ok(()), Result::and)?;
+                if let Some((SilentDrive { path, seconds }, refusal)) = needed.first() {
+                    self.leave()?;
                     return Err(HostError::Refused(format!(
-                        "{} has not answered for {seconds} s, and no redundancy is left to go on without it: the members are left as \
-                         after a power cut, and the next start resyncs",
+                        "{} has not answered for {seconds} s, and the array cannot stop cleanly without it: the members are left as after a \
+                         power cut, and the next start recovers from that ({refusal})",
                         path.display()
                     )));
                 }

@@ -17,6 +17,10 @@ use support::{PATIENCE, Place, may_skip};
 
 /// An array `under` on one image, whose export is a file of FUSE.
 fn hanging(under: &Place, place: &Place) -> Option<(Hanging, support::Serve)> {
+    hanging_at(under, place, "fuse")
+}
+
+fn hanging_at(under: &Place, place: &Place, mount: &str) -> Option<(Hanging, support::Serve)> {
     if !Path::new("/dev/fuse").exists() {
         may_skip("there is no FUSE", "run with /dev/fuse");
         return None;
@@ -24,7 +28,7 @@ fn hanging(under: &Place, place: &Place) -> Option<(Hanging, support::Serve)> {
     let image = under.images(1, 32 << 20);
     under.ok(&["create", "under", "--level", "jbod", &image[0]]);
     let below = under.serve(&[&image[0]]);
-    let hanging = Hanging::new(place.path("fuse"), below.uri("under"))?;
+    let hanging = Hanging::new(place.path(mount), below.uri("under"))?;
     Some((hanging, below))
 }
 
@@ -380,6 +384,67 @@ fn stop_of_an_array_without_redundancy_does_not_wait_for_ever() {
     drop(hanging);
     under.ok(&["stop", "--force"]);
     below.ended_well();
+}
+
+/// The stop ended with an error: "no redundancy is left", and "the next start resyncs". Neither was true.
+#[test]
+fn stop_of_a_read_only_array_does_without_a_drive_that_hangs() {
+    let (under, place) = (Place::new(), Place::new());
+    let Some((hanging, below)) = hanging(&under, &place) else { return };
+    let images = place.images(1, 24 << 20);
+    let slow = hanging.file().to_str().expect("a plain path").to_owned();
+    place.ok(&["create", "tank", "--level", "0", &images[0], &slow]);
+    let serve = place.serve(&[&images[0], &slow, "--read-only"]);
+    hanging.signal("-STOP");
+    let mut client = serve.client("tank");
+    let reader = beside(move || {
+        let _ = client.read(0, 1 << 20);
+    });
+    place.wait_for("tank", "the drive to be seen to hang", |status| {
+        members(status).iter().any(|member| member["path"] == *slow && member["waiting_ms"].as_u64().unwrap_or(0) > 500)
+    });
+    place.ok(&["stop", "tank", "--force"]);
+    reader.recv_timeout(PATIENCE).expect("its session has ended");
+    hanging.signal("-CONT");
+    let log = serve.ended_well();
+    assert!(log.contains("the array stops without waiting for it: the array is read-only, so nothing is lost"), "{log}");
+    drop(hanging);
+    under.ok(&["stop", "--force"]);
+    below.ended_well();
+}
+
+/// The first of two drives was dropped and not named: the other one kept the drop from being recorded, and that was taken for "not dropped".
+#[test]
+fn stop_names_both_of_two_drives_that_it_goes_on_without() {
+    let (under, other, place) = (Place::new(), Place::new(), Place::new());
+    let Some((first, below)) = hanging_at(&under, &place, "first") else { return };
+    let Some((second, below_second)) = hanging_at(&other, &place, "second") else { return };
+    let images = place.images(2, 24 << 20);
+    let slow = [&first, &second].map(|hanging| hanging.file().to_str().expect("a plain path").to_owned());
+    let drives = [&*images[0], &images[1], &slow[0], &slow[1]];
+    place.ok(&[&["create", "tank", "--level", "6", "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&drives);
+    write(&mut serve.client("tank"), 1);
+    [&first, &second].iter().for_each(|hanging| hanging.signal("-STOP"));
+    let mut client = serve.client("tank");
+    let writer = beside(move || write(&mut client, 2));
+    place.wait_for("tank", "the drives to be seen to hang", |status| {
+        let hang = |member: &&&Value| member["waiting_ms"].as_u64().unwrap_or(0) > 500;
+        members(status).iter().filter(hang).count() == 2
+    });
+    place.ok(&["stop", "tank", "--force"]);
+    let _ = writer.recv_timeout(PATIENCE);
+    [&first, &second].iter().for_each(|hanging| hanging.signal("-CONT"));
+    let log = serve.ended_well();
+    for slow in slow {
+        let named = |line: &str| line.contains(&slow) && line.contains("the array stops without it");
+        assert!(log.lines().any(named), "{slow}: {log}");
+    }
+    drop((first, second));
+    for (place, below) in [(under, below), (other, below_second)] {
+        place.ok(&["stop", "--force"]);
+        below.ended_well();
+    }
 }
 
 /// A serve that is stopped as a whole still answers `status` while arrays stop.
