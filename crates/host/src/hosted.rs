@@ -7,6 +7,7 @@ use crate::hosted_drive::HostedDrive;
 use crate::merger::{EventMerger, Hush};
 use crate::newcomer::{FoundDrive, JoinByPath, PreparedDrive};
 use crate::{HostError, SyncIo};
+use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -206,6 +207,10 @@ impl HostedArray {
                 };
                 let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind, text });
             }
+        }
+        if reporter.merger.knows_silent() {
+            let drives: BTreeSet<PathBuf> = self.drives().collect();
+            reporter.merger.forget_but(self.lane, |drive| drives.contains(drive));
         }
     }
 

@@ -114,6 +114,16 @@ impl EventMerger {
         }
     }
 
+    /// Forgets the drives that this lane's part of the array has no more: no request to them is waited for.
+    pub fn forget_but(&self, lane: usize, is_there: impl Fn(&Path) -> bool) {
+        self.lock().silent.retain(|drive, known| {
+            if !is_there(drive) {
+                known.lanes.remove(&lane);
+            }
+            !known.lanes.is_empty()
+        });
+    }
+
     /// True if any drive has an unanswered request that was reported.
     pub fn knows_silent(&self) -> bool {
         !self.lock().silent.is_empty()
@@ -142,5 +152,18 @@ mod tests {
         assert_eq!([waits(0, 4), waits(0, 5), waits(1, 6), waits(1, 10), waits(0, 11)], [' ', '+', ' ', '+', ' ']);
         assert_eq!([waits(0, 0), waits(1, 0), waits(0, 0)], [' ', '-', ' ']);
         assert!(!merger.knows_silent());
+    }
+
+    /// A drive that was removed while it was silent stayed known for ever, and all lanes woke each second.
+    #[test]
+    fn a_silent_drive_that_is_removed_is_forgotten() {
+        let merger = EventMerger::new(2);
+        let waits = |lane, name: &str| drop(merger.waits(lane, Path::new(name), 5, 5));
+        [(0, "a"), (1, "a"), (0, "b")].into_iter().for_each(|(lane, name)| waits(lane, name));
+        let forget = |lane| merger.forget_but(lane, |drive| drive == Path::new("b"));
+        forget(0);
+        assert_eq!(merger.lock().silent.len(), 2, "it is still there on the other lane");
+        forget(1);
+        assert!(merger.lock().silent.keys().eq([Path::new("b")]));
     }
 }
