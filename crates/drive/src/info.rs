@@ -1,6 +1,6 @@
 //! The properties of a drive: everything that is known without reading its sectors.
 
-use crate::within::within;
+use crate::within::within_at;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs::{File, Metadata};
@@ -111,8 +111,8 @@ pub struct DriveInfo {
 
 /// The path without links. If a file system hangs for longer than `patience`, the path as it is.
 pub fn real_path_within(path: &Path, patience: Duration) -> PathBuf {
-    let asked = path.to_owned();
-    within(patience, move || asked.canonicalize()).ok().and_then(Result::ok).unwrap_or_else(|| path.to_owned())
+    let real = within_at("real path", path, patience, Path::canonicalize);
+    real.ok().and_then(Result::ok).unwrap_or_else(|| path.to_owned())
 }
 
 impl Identity {

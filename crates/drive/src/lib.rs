@@ -40,5 +40,5 @@ pub use multipath::multipath_of;
 pub use program::{NoResult, run_within};
 pub use ring::{Ring, RingCounters, Waker};
 pub use sync_drive::{SyncDrive, probe};
-pub use within::{NotInTime, within, within_each};
+pub use within::{NotInTime, metadata_of_each_within, metadata_within, within, within_at, within_each};
 pub use workers::held_by;

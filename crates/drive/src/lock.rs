@@ -4,7 +4,7 @@
 //! device that is locked so by three minutes, and `udevadm settle` waits for it.
 
 use crate::info::Sysfs;
-use crate::within::{NotInTime, within, within_each};
+use crate::within::{METADATA, NotInTime, metadata_of_each_within, within_at};
 use crate::{DriveError, Identity};
 use std::ffi::OsStr;
 use std::fs::{DirEntry, File, Metadata, TryLockError};
@@ -193,11 +193,14 @@ pub(crate) fn exclusive_holder(path: &Path, number: u64) -> String {
 /// The loop device that makes a block device of this file. Its users know nothing of our lock. A file that does not answer in
 /// time is another one, as this one is open and answers.
 pub(crate) fn loop_device_over(file: Identity) -> Option<String> {
-    let backing = |device: &DirEntry| std::fs::read_to_string(device.path().join("loop/backing_file")).ok();
+    let backing = |device: &DirEntry| {
+        let file = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
+        Some(PathBuf::from(file.trim_end_matches('\n')))
+    };
     let devices = std::fs::read_dir("/sys/block").ok()?.flatten();
     let (names, files): (Vec<_>, Vec<_>) = devices.filter_map(|device| Some((device.file_name(), backing(&device)?))).unzip();
-    let looked = within_each(LOOP_FILE_WITHIN, files, |file| move || std::fs::metadata(file.trim_end_matches('\n')).ok());
-    let is_it = |looked: Result<Option<Metadata>, _>| looked.is_ok_and(|found| found.is_some_and(|it| Identity::of(&it) == file));
+    let looked = metadata_of_each_within(files, LOOP_FILE_WITHIN);
+    let is_it = |looked: Option<Metadata>| looked.is_some_and(|it| Identity::of(&it) == file);
     let at = looked.into_iter().position(is_it)?;
     Some(format!("the loop device /dev/{}", names[at].to_string_lossy()))
 }
@@ -207,8 +210,7 @@ pub(crate) fn loop_device_over(file: Identity) -> Option<String> {
 /// process ends it.
 pub(crate) fn silent_loop_file(number: u64) -> Option<PathBuf> {
     let file = PathBuf::from(Sysfs::of(number)?.text("loop/backing_file")?);
-    let asked = file.clone();
-    match within(LOOP_DEVICE_WITHIN, move || std::fs::metadata(asked).map(drop)) {
+    match within_at(METADATA, &file, LOOP_DEVICE_WITHIN, |file| std::fs::metadata(file).map(drop)) {
         Err(NotInTime::Late) => Some(file),
         Ok(_) | Err(NotInTime::NoThread(_) | NotInTime::Panicked) => None,
     }

@@ -4,7 +4,7 @@
 //! Drives are recognized by their World Wide Name. Identifiers that contain only a serial number do not count, as cheap drives share them.
 
 use crate::lock::{exclusive_holder, file_holder, patiently};
-use crate::within::{within, within_each};
+use crate::within::{metadata_of_each_within, metadata_within, within_each};
 use crate::{DriveError, Identity};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -103,9 +103,9 @@ fn over_the_same_file(whole: &Path, bytes: &Range<u64>, devices: impl Iterator<I
     let Some(file) = backing_file_of(whole).map(|(_, metadata)| Identity::of(&metadata)) else { return Vec::new() };
     let overlaps = |other: &PathBuf| bytes_of_file(other).is_some_and(|theirs| share_bytes(bytes, &theirs, aligned));
     let (others, files): (Vec<_>, Vec<_>) =
-        devices.filter(overlaps).filter_map(|other| backing_path(&other).map(|path| (other, path))).unzip();
-    let looked = within_each(LOOP_FILES_WITHIN, files, |path| move || std::fs::metadata(path).ok());
-    let is_it = |looked: Result<Option<Metadata>, _>| looked.is_ok_and(|found| found.is_some_and(|it| Identity::of(&it) == file));
+        devices.filter(overlaps).filter_map(|other| backing_path(&other).map(|path| (other, PathBuf::from(path)))).unzip();
+    let looked = metadata_of_each_within(files, LOOP_FILES_WITHIN);
+    let is_it = |looked: Option<Metadata>| looked.is_some_and(|it| Identity::of(&it) == file);
     others.into_iter().zip(looked).filter_map(|(other, looked)| is_it(looked).then_some(other)).collect()
 }
 
@@ -121,9 +121,8 @@ fn backing_file(sysfs: &Path, number: u64) -> Option<(String, Metadata)> {
 
 fn backing_file_of(whole: &Path) -> Option<(String, Metadata)> {
     let path = backing_path(whole)?;
-    let asked = path.clone();
-    let metadata = within(ANSWERS_WITHIN, move || std::fs::metadata(asked));
-    Some((path, metadata.ok()?.ok()?))
+    let metadata = metadata_within(Path::new(&path), ANSWERS_WITHIN)?;
+    Some((path, metadata))
 }
 
 fn backing_path(whole: &Path) -> Option<String> {

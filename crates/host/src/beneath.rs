@@ -4,11 +4,11 @@
 //! A device that rests on an export of an array holds what the clients of that array write. Such bytes decide nothing by themselves.
 
 use std::collections::BTreeMap;
-use std::fs::{Metadata, metadata, read_dir, read_to_string};
+use std::fs::{Metadata, read_dir, read_to_string};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_drive::within;
+use stria_drive::{metadata_of_each_within, metadata_within};
 
 /// The time that a look at the file behind a loop device may take.
 const FILE_WITHIN: Duration = Duration::from_millis(500);
@@ -19,12 +19,19 @@ pub fn beneath(path: &Path) -> Vec<PathBuf> {
     found.into_keys().map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect()
 }
 
-/// True if the block device of this name holds what clients of an array write: it is, or rests on, a device of NBD, of ublk or of Linux md.
-pub(crate) fn is_of_clients(name: &str) -> bool {
-    Kernel::here().is_of_clients(name)
+/// Leaves out the block devices of these names that hold what clients of an array write: each that is, or rests on, a device of NBD, of ublk or of
+/// Linux md. Files behind loop devices are looked at together, and once: each may be on a file system that hangs.
+pub(crate) fn leave_out_clients(names: &mut Vec<String>) {
+    let files: Vec<PathBuf> = names.iter().filter_map(|name| backing_file(&Path::new("/sys/class/block").join(name))).collect();
+    let found = metadata_of_each_within(files.clone(), FILE_WITHIN);
+    let known: BTreeMap<PathBuf, Option<Node>> =
+        files.into_iter().zip(found.iter().map(|found| found.as_ref().map(Node::of))).collect();
+    let look = |path: &Path| known.get(path).copied().unwrap_or_else(|| look(path));
+    let kernel = Kernel { look: &look, ..Kernel::here() };
+    names.retain(|name| !kernel.is_of_clients(name));
 }
 
-/// The same of a path.
+/// True if the block device at this path does.
 pub fn holds_clients_data(path: &Path) -> bool {
     let kernel = Kernel::here();
     kernel.device_of(path).is_some_and(|name| kernel.is_of_clients(&name))
@@ -54,8 +61,11 @@ impl Node {
 }
 
 fn look(path: &Path) -> Option<Node> {
-    let asked = path.to_owned();
-    within(FILE_WITHIN, move || metadata(asked)).ok()?.ok().map(|metadata| Node::of(&metadata))
+    metadata_within(path, FILE_WITHIN).map(|metadata| Node::of(&metadata))
+}
+
+fn backing_file(page: &Path) -> Option<PathBuf> {
+    Some(PathBuf::from(read_to_string(page.join("loop/backing_file")).ok()?.trim_end_matches('\n')))
 }
 
 impl Kernel<'static> {
@@ -101,11 +111,10 @@ impl Kernel<'_> {
         for below in read_dir(page.join("slaves")).into_iter().flatten().flatten() {
             self.descend(below.file_name().to_string_lossy().into_owned(), by_file, found);
         }
-        if let Ok(file) = read_to_string(page.join("loop/backing_file")) {
-            let file = Path::new(file.trim_end_matches('\n'));
-            match self.device_of(file) {
+        if let Some(file) = backing_file(&page) {
+            match self.device_of(&file) {
                 Some(device) => self.descend(device, by_file, found),
-                None => self.file(file, found),
+                None => self.file(&file, found),
             }
         }
     }

@@ -35,7 +35,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use stria_drive::{Access, DriveError, SyncDrive, within};
+use stria_drive::{Access, DriveError, SyncDrive, within_at};
 use stria_format::md::Verdict;
 use stria_host::{Found, HostError, OpenOptions, find, short_name};
 use tokio::sync::broadcast::error::RecvError;
@@ -274,8 +274,7 @@ fn wait_for(watch: &Watch, path: &Path) {
 
 /// True if a drive has a user, this process among them, or does not show whether it has one.
 fn is_in_use(path: &Path) -> bool {
-    let asked = path.to_owned();
-    let opened = within(OPEN_WITHIN, move || SyncDrive::open(&asked, Access::Exclusive).map(drop));
+    let opened = within_at("open", path, OPEN_WITHIN, |path| SyncDrive::open(path, Access::Exclusive).map(drop));
     !matches!(opened, Ok(Ok(()) | Err(DriveError::Missing { .. })))
 }
 

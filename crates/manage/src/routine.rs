@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use stria_drive::within;
+use stria_drive::{within, within_at};
 use stria_health::{Seat, SelfTest, read, start_self_test};
 use stria_routine::{Calendar, Job, TimeZone, due, local_text, may_begin};
 
@@ -445,9 +445,9 @@ impl Work {
         {
             return known.clone();
         }
-        let asked = PathBuf::from(path);
         // Does not wait for a file system that hangs.
-        let link = within(PLACE_WITHIN, move || Seat::of(&asked).link).ok().flatten().unwrap_or_else(|| path.to_owned());
+        let link = within_at("seat", Path::new(path), PLACE_WITHIN, |path| Seat::of(path).link);
+        let link = link.ok().flatten().unwrap_or_else(|| path.to_owned());
         self.seats.insert(path.to_owned(), (link.clone(), Instant::now()));
         link
     }

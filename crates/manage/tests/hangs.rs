@@ -331,6 +331,34 @@ fn stop_goes_on_without_a_drive_that_hangs() {
     story("5", 3, "2", false, false);
 }
 
+/// The monitor looks at all block devices every five minutes, and left a thread behind each time, one for each loop device over such a file.
+#[test]
+fn looks_at_a_loop_device_over_a_file_that_hangs_leave_one_thread() {
+    let (under, place) = (Place::new(), Place::new());
+    let Some((hanging, below)) = hanging(&under, &place) else { return };
+    let Some(over) = LoopOver::new(&hanging.file()) else { return };
+    hanging.signal("-STOP");
+    let waiting = || {
+        let threads = std::fs::read_dir("/proc/self/task").expect("Linux").flatten();
+        threads
+            .filter(|thread| std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name == "stria may wait\n"))
+            .count()
+    };
+    let before = waiting();
+    let devices = (0..10).map(|_| stria_host::block_devices()).collect::<Vec<_>>();
+    let left = waiting() - before;
+    assert!(
+        devices.iter().all(|devices| devices.contains(&Path::new(&over.0).to_owned())),
+        "its file may be anything: {devices:?}"
+    );
+    assert_eq!(left, 1, "threads that wait");
+    hanging.signal("-CONT");
+    drop(over);
+    drop(hanging);
+    under.ok(&["stop", "--force"]);
+    below.ended_well();
+}
+
 /// The array can do nothing without the drive. `stop` says so and ends.
 /// Before that, the array was stopped without the drive, and did not start again for it.
 #[test]

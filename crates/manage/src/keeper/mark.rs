@@ -3,7 +3,7 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_drive::within;
+use stria_drive::metadata_within;
 
 /// The time that the metadata of a path may take.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -20,8 +20,7 @@ pub enum Mark {
 impl Mark {
     /// `None`: it is not here, or does not answer.
     pub fn of(path: &Path) -> Option<Self> {
-        let path = path.to_owned();
-        let metadata = within(WITHIN, move || std::fs::metadata(path)).ok()?.ok()?;
+        let metadata = metadata_within(path, WITHIN)?;
         if !metadata.file_type().is_block_device() {
             let changed_ns = i128::from(metadata.ctime()) * 1_000_000_000 + i128::from(metadata.ctime_nsec());
             return Some(Self::File { id: (metadata.dev(), metadata.ino()), size_bytes: metadata.len(), changed_ns });

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_drive::{Access, DriveError, DriveInfo, SyncDrive, real_path_within, within, within_each};
+use stria_drive::{Access, DriveError, DriveInfo, SyncDrive, real_path_within, within_at, within_each};
 use stria_format::md::SuperblockError;
 use stria_host::{Examined, HostError, examine};
 
@@ -151,8 +151,7 @@ pub fn offers(arrays: &[ArrayView], pool: &[(PathBuf, PoolState)], policy: &Spar
 
 /// The drives of the pool that suit, the best first; or why none does.
 fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Result<Vec<PathBuf>, String> {
-    let asked = need.like.clone();
-    let like = within(RESOLVE_WITHIN, move || stria_drive::probe(&asked))
+    let like = within_at("probe", &need.like, RESOLVE_WITHIN, stria_drive::probe)
         .map_err(|_| format!("{} does not answer", need.like.display()))?
         .map_err(|error| error.to_string())?;
     let enclosure = enclosure_of(&need.like);
@@ -219,8 +218,8 @@ impl Seen {
     /// True if an array needs something else, a drive that is not held here has changed, or one that another program had locked is free.
     pub fn has_changed(&self, service: &Service) -> bool {
         let is_free = |path: &Path| {
-            let path = path.to_owned();
-            matches!(within(RESOLVE_WITHIN, move || SyncDrive::open(&path, Access::Exclusive).map(drop)), Ok(Ok(())))
+            let open = |path: &Path| SyncDrive::open(path, Access::Exclusive).map(drop);
+            matches!(within_at("open", path, RESOLVE_WITHIN, open), Ok(Ok(())))
         };
         needs_now(service) != self.needs || self.drives.iter().any(|drive| drive.has_changed(is_free))
     }
