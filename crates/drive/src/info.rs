@@ -116,6 +116,15 @@ pub fn real_path_within(path: &Path, patience: Duration) -> PathBuf {
 }
 
 impl Identity {
+    /// The disk of a partition; `None`: it is none.
+    pub fn disk(self) -> Option<Self> {
+        let Self::BlockDevice { major, minor } = self else { return None };
+        let disk = Sysfs::of(rustix::fs::makedev(major, minor))?.text("dev")?;
+        let (disk_major, disk_minor) = disk.split_once(':')?;
+        let disk = Self::BlockDevice { major: disk_major.parse().ok()?, minor: disk_minor.parse().ok()? };
+        (disk != self).then_some(disk)
+    }
+
     pub(crate) fn of(metadata: &Metadata) -> Self {
         if metadata.file_type().is_block_device() {
             let number = metadata.rdev();

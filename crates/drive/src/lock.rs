@@ -168,25 +168,57 @@ fn flocks(locks: &str) -> impl Iterator<Item = (u32, &str)> {
     })
 }
 
-/// The exclusive user of the block device `number` at `path`: a device above it, a mount, a process of ours, or swap.
+/// The exclusive user of the block device `number` at `path`, or of its disk or partitions: the kernel keeps these apart as well.
 pub(crate) fn exclusive_holder(path: &Path, number: u64) -> String {
+    let related = || {
+        let users = disk_and_partitions(number).into_iter();
+        users
+            .filter_map(|(node, number, what)| Some(format!("{}, which uses {what} {}", user_of(&node, number)?, node.display())))
+            .next()
+    };
+    let unknown = || "another process, a mounted file system or swap (see: lsblk, fuser)".into();
+    user_of(path, number).or_else(related).unwrap_or_else(unknown)
+}
+
+/// The disk of a partition, or the partitions of a disk: node, number, and what it is in words.
+fn disk_and_partitions(number: u64) -> Vec<(PathBuf, u64, &'static str)> {
+    let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+    let Ok(device) = Path::new(&link).canonicalize() else { return Vec::new() };
+    let known = |page: PathBuf, what| Some((node_of(&page)?, number_of(&page)?, what));
+    if device.join("partition").exists() {
+        return device.parent().and_then(|disk| known(disk.to_owned(), "its disk")).into_iter().collect();
+    }
+    let pages = std::fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
+    pages.filter(|page| page.join("partition").exists()).filter_map(|page| known(page, "its partition")).collect()
+}
+
+/// The node of a block device's entry in sysfs. The kernel writes a slash in its name as an exclamation mark.
+fn node_of(page: &Path) -> Option<PathBuf> {
+    Some(Path::new("/dev").join(page.file_name()?.to_str()?.replace('!', "/")))
+}
+
+fn number_of(page: &Path) -> Option<u64> {
+    let text = std::fs::read_to_string(page.join("dev")).ok()?;
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// The exclusive user of one block device, as far as it is known: a device above it, a mount, or a process of ours.
+fn user_of(path: &Path, number: u64) -> Option<String> {
     let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
     let holders = std::fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders"))
         .map(|entries| entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>())
         .unwrap_or_default();
     if !holders.is_empty() {
-        return format!("the block device {} above it", holders.join(", "));
+        return Some(format!("the block device {} above it", holders.join(", ")));
     }
     // A line of mountinfo: `36 35 98:0 /root /mountpoint options...`.
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let device = format!("{major}:{minor}");
     let mount = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|fields| fields.get(2) == Some(&&*device));
     match mount.as_ref().and_then(|fields| fields.get(4)) {
-        Some(point) => format!("the file system mounted at {point}"),
-        None => match std::fs::metadata(path).ok().and_then(|metadata| holding_pid(&metadata)) {
-            Some(pid) => in_words(pid),
-            None => "another process, a mounted file system or swap (see: lsblk, fuser)".into(),
-        },
+        Some(point) => Some(format!("the file system mounted at {point}")),
+        None => std::fs::metadata(path).ok().and_then(|metadata| holding_pid(&metadata)).map(in_words),
     }
 }
 

@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, symlink};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use stria_block::{BlockDevice, Buffer, ErrorKind, Operation, Request, Segments};
@@ -203,6 +203,32 @@ fn second_path_to_a_drive_in_use_is_busy() {
     refused(&first.device, &["this very process, which uses the file behind it", &first.file.display().to_string()]);
     drop(file);
     SyncDrive::open(&first.device, Access::Exclusive).expect("free again");
+}
+
+/// "another process, a mounted file system or swap" was said, and none was there.
+#[test]
+fn users_of_a_disk_and_of_its_partitions_are_found() {
+    let folder = Folder::on_disk();
+    let Some(disk) = Loop::new(&folder, 16 << 20, 512) else { return };
+    let whole = disk.device.to_str().unwrap();
+    if let Err(error) = run("addpart", &[whole, "1", "2048", "16384"]) {
+        println!("skipped: no partition: {error}");
+        return;
+    }
+    let part = PathBuf::from(format!("{whole}p1"));
+    let info = |path: &Path| probe(path).expect("it is there").identity;
+    assert_eq!(info(&part).disk(), Some(info(&disk.device)));
+    assert_eq!(info(&disk.device).disk(), None);
+    let refused = |path: &Path| SyncDrive::open(path, Access::Exclusive).expect_err("in use").to_string();
+    let held = SyncDrive::open(&disk.device, Access::Exclusive).expect("free");
+    let error = refused(&part);
+    assert!(error.contains(&format!("in use by this very process, which uses its disk {whole}")), "{error}");
+    drop(held);
+    let held = SyncDrive::open(&part, Access::Exclusive).expect("free");
+    let error = refused(&disk.device);
+    assert!(error.contains(&format!("in use by this very process, which uses its partition {whole}p1")), "{error}");
+    drop(held);
+    let _ = run("delpart", &[whole, "1"]);
 }
 
 #[test]

@@ -72,13 +72,21 @@ pub(crate) fn is_another(name: &str, how: &str) -> HostError {
     HostError::Refused(format!("{name} {how}: nothing was done; repeat the command to see what it carries now"))
 }
 
-/// Refuses a drive that is named twice.
+/// Refuses a drive that is named twice, also as a disk and its partition.
 pub(crate) fn refuse_twins<'a>(infos: impl Iterator<Item = &'a DriveInfo>) -> Result<(), HostError> {
     let mut seen: Vec<&DriveInfo> = Vec::new();
     for info in infos {
         if let Some(twin) = seen.iter().find(|known| known.identity == info.identity) {
             let (a, b) = (twin.path.display(), info.path.display());
             return Err(HostError::Usage(format!("{a} and {b} are the same drive: name it once")));
+        }
+        for known in &seen {
+            for (part, whole) in [(known, &info), (&info, known)] {
+                if part.identity.disk() == Some(whole.identity) {
+                    let (part, whole) = (part.path.display(), whole.path.display());
+                    return Err(HostError::Usage(format!("{part} is a partition of {whole}: name one of them")));
+                }
+            }
         }
         seen.push(info);
     }
@@ -287,5 +295,33 @@ pub(crate) mod tests {
         drive.0.put(0, b"XFSB");
         let words = wipe(&drive).expect_err("it is left").to_string();
         assert!(words.starts_with("/dev/x carries xfs file system at sector 0: "), "{words}");
+    }
+    /// `create` of both said that one was in use by another process, and none was there.
+    #[test]
+    fn a_disk_and_its_partition_are_twins() {
+        let run = |program: &str, arguments: &[&str]| {
+            let output =
+                std::process::Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
+            Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+        };
+        let image = tempfile::NamedTempFile::new().expect("a file");
+        image.as_file().set_len(16 << 20).expect("a file");
+        let Some(disk) = run("losetup", &["--find", "--show", image.path().to_str().expect("a plain path")]) else {
+            println!("skipped: no loop device can be set up; run as root");
+            return;
+        };
+        if run("addpart", &[&disk, "1", "2048", "16384"]).is_some() {
+            let part = format!("{disk}p1");
+            let infos = [&*disk, &part].map(|path| stria_drive::probe(path.as_ref()).expect("it is there"));
+            for infos in [[&infos[0], &infos[1]], [&infos[1], &infos[0]]] {
+                let refused = refuse_twins(infos.into_iter()).expect_err("one drive").to_string();
+                assert_eq!(refused, format!("{part} is a partition of {disk}: name one of them"));
+            }
+            refuse_twins(infos[1..].iter()).expect("one alone");
+            run("delpart", &[&disk, "1"]);
+        } else {
+            println!("skipped: no partition can be made");
+        }
+        run("losetup", &["--detach", &disk]);
     }
 }
