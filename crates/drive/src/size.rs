@@ -11,7 +11,8 @@
 //! A drive that was once seen to be shorter is lost for good: every request to it ends with [`ErrorKind::Gone`], through every
 //! handle, until it is opened anew.
 //!
-//! - A file is checked by `statx`, which waits for no server.
+//! - A file is checked by `statx`, which waits for no server. It also tells that the file was deleted or replaced: its bytes are then lost with
+//!   the last process that has it open. That is reported, and the drive stays.
 //! - A loop device has a file behind it, and its own size says nothing about that file: without direct I/O it reads zeros
 //!   behind the file's end. That file is checked as well.
 //! - Other block devices do not grow by writes, and reads behind their end are short or fail. So their size is checked only
@@ -68,6 +69,9 @@ pub(crate) struct Size {
     releases_ended: AtomicU64,
     /// Why the drive is lost.
     lost: OnceLock<Box<str>>,
+    /// True once the file is seen to have no name any more, and once that was reported.
+    deleted: AtomicBool,
+    is_deletion_told: AtomicBool,
     /// True if the drive is lost because it was cut short, not because it was pulled. Outlives the drive.
     cut_short: Arc<AtomicBool>,
 }
@@ -80,6 +84,8 @@ struct Backing {
     bytes: u64,
     /// True if its occupied space can be compared.
     tells_space: bool,
+    /// True if it had a name when it was opened. Some file systems on FUSE count none.
+    had_name: bool,
 }
 
 /// The space that one handle saw at its last check. If it shrinks although Stria freed none, the file was cut short.
@@ -98,7 +104,8 @@ impl Size {
         let (backing, device_bytes, entry) = match info.kind {
             DriveKind::File => {
                 let tells_space = info.direct && counts_exactly(file);
-                (Some(Backing { other: None, bytes: metadata.len(), tells_space }), None, None)
+                let had_name = metadata.nlink() > 0;
+                (Some(Backing { other: None, bytes: metadata.len(), tells_space, had_name }), None, None)
             }
             DriveKind::BlockDevice => {
                 let bytes = info.limits.size_sectors * SECTOR_BYTES as u64;
@@ -113,6 +120,8 @@ impl Size {
             entry,
             releases_begun: AtomicU64::new(0),
             releases_ended: AtomicU64::new(0),
+            deleted: AtomicBool::new(false),
+            is_deletion_told: AtomicBool::new(false),
             lost: OnceLock::new(),
             cut_short: Arc::default(),
         }
@@ -150,8 +159,10 @@ impl Size {
 
     /// Whether the file has holes, which need space of its file system when they are written.
     pub(crate) fn has_holes(&self, own: &File) -> bool {
-        let holes =
-            |backing: &Backing| bytes_and_space(backing.other.as_ref().unwrap_or(own)).is_none_or(|(bytes, space)| space < bytes);
+        let holes = |backing: &Backing| {
+            let found = FileState::of(backing.other.as_ref().unwrap_or(own));
+            found.is_none_or(|found| found.space_bytes < found.bytes)
+        };
         self.file.as_ref().is_some_and(holes)
     }
 
@@ -174,7 +185,10 @@ impl Size {
         let releases_ended = self.releases_ended.load(Ordering::SeqCst);
         let file = backing.other.as_ref().unwrap_or(own);
         // A failed check proves nothing; requests will return errors.
-        let Some((bytes, space_bytes)) = bytes_and_space(file) else { return };
+        let Some(FileState { bytes, space_bytes, has_name }) = FileState::of(file) else { return };
+        if backing.had_name && !has_name {
+            self.deleted.store(true, Ordering::SeqCst);
+        }
         if bytes < backing.bytes {
             let whose = if backing.other.is_some() { "the file behind it" } else { "it" };
             let before = backing.bytes;
@@ -197,6 +211,11 @@ impl Size {
         }
     }
 
+    /// True once after the file is seen to have been deleted.
+    pub(crate) fn take_deletion(&self) -> bool {
+        self.deleted.load(Ordering::SeqCst) && !self.is_deletion_told.swap(true, Ordering::SeqCst)
+    }
+
     /// Checks a block device itself; waits for no drive.
     pub(crate) fn look_at_device(&self, own: &File, name: impl std::fmt::Display) {
         let Some(bytes) = self.device_bytes else { return };
@@ -212,11 +231,19 @@ impl Size {
     }
 }
 
-/// Length of a file, and the space that it takes.
-fn bytes_and_space(file: &File) -> Option<(u64, u64)> {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let now = statx(file, c"", flags, StatxFlags::SIZE | StatxFlags::BLOCKS).ok()?;
-    Some((now.stx_size, now.stx_blocks * SECTOR_BYTES as u64))
+/// Length of a file, the space that it takes, and whether it has a name.
+struct FileState {
+    bytes: u64,
+    space_bytes: u64,
+    has_name: bool,
+}
+
+impl FileState {
+    fn of(file: &File) -> Option<Self> {
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let now = statx(file, c"", flags, StatxFlags::SIZE | StatxFlags::BLOCKS | StatxFlags::NLINK).ok()?;
+        Some(Self { bytes: now.stx_size, space_bytes: now.stx_blocks * SECTOR_BYTES as u64, has_name: now.stx_nlink > 0 })
+    }
 }
 
 /// The least space that a file of `bytes` occupies, if it occupied `before`. What exceeds its length is reserve that a file system may take
@@ -233,7 +260,7 @@ fn is_still_lacking(file: &File, least_bytes: u64, mut space_bytes: u64) -> Opti
             return None;
         }
         std::thread::sleep(Duration::from_millis(1));
-        space_bytes = bytes_and_space(file)?.1;
+        space_bytes = FileState::of(file)?.space_bytes;
     }
     (space_bytes < least_bytes).then_some(space_bytes)
 }
@@ -293,7 +320,8 @@ fn behind_loop_device(device: &File, number: u64) -> Option<Backing> {
     // The end of the part that the device uses; its file may be longer.
     let device_bytes = sysfs.number("size")?.saturating_mul(SECTOR_BYTES as u64);
     let end = sysfs.number("loop/offset").unwrap_or(0).saturating_add(device_bytes);
-    is_it.then_some(Backing { other: Some(file), bytes: end.min(metadata.len()), tells_space: false })
+    let (bytes, had_name) = (end.min(metadata.len()), metadata.nlink() > 0);
+    is_it.then_some(Backing { other: Some(file), bytes, tells_space: false, had_name })
 }
 
 #[cfg(test)]
@@ -314,6 +342,8 @@ mod tests {
             entry: Some(entry.clone()),
             releases_begun: AtomicU64::new(0),
             releases_ended: AtomicU64::new(0),
+            deleted: AtomicBool::new(false),
+            is_deletion_told: AtomicBool::new(false),
             lost: OnceLock::new(),
             cut_short: Arc::default(),
         };
@@ -340,6 +370,8 @@ mod tests {
                 entry: None,
                 releases_begun: AtomicU64::new(0),
                 releases_ended: AtomicU64::new(0),
+                deleted: AtomicBool::new(false),
+                is_deletion_told: AtomicBool::new(false),
                 lost: OnceLock::new(),
                 cut_short: Arc::default(),
             };

@@ -182,6 +182,11 @@ impl SyncDrive {
         self.lost()
     }
 
+    /// True once after [`SyncDrive::look_at_size`] found that its file was deleted or replaced, or the one behind it.
+    pub fn take_deletion(&self) -> bool {
+        self.0.size.take_deletion()
+    }
+
     /// Whether it is a file, or a loop device over one: a file system gives it its space.
     pub fn is_of_file(&self) -> bool {
         self.0.size.is_of_file()

@@ -40,6 +40,8 @@ pub enum NoticeKind {
     Silent,
     /// It has answered.
     Answers,
+    /// The file of a drive has no name any more.
+    Deleted,
 }
 
 /// Five seconds: a drive that leaves a request unanswered for so long is reported. SSDs answer in milliseconds; a hard disk that
@@ -214,13 +216,23 @@ impl HostedArray {
         }
     }
 
-    /// Checks that the drives of the whole tree are still as large as when they were opened.
-    fn look_at_sizes(&self) {
+    /// Checks that the drives of the whole tree are still as large as when they were opened, and that their files still have a name.
+    fn look_at_files(&self, reporter: &EventSender) {
         for array in self.tree() {
             let drives =
                 array.members().iter().enumerate().filter_map(|(index, member)| Some((MemberId(index), member.drive()?)));
             for (member, lost) in drives.filter_map(|(member, drive)| Some((member, drive.watch.look_at_size()?))) {
                 array.with_engine(|engine| engine.lose(member, &lost.context));
+            }
+            for drive in array.members().iter().filter_map(Member::drive) {
+                if drive.watch.drive().is_some_and(|drive| drive.take_deletion()) {
+                    let text = format!(
+                        "the file of {} was deleted or replaced: its bytes are lost when the array stops; replace this drive, or copy the data off, \
+                         before that",
+                        drive.path.display()
+                    );
+                    let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind: NoticeKind::Deleted, text });
+                }
             }
         }
     }
@@ -521,7 +533,7 @@ impl BlockDevice for HostedArray {
         if self.look_at <= now {
             self.look_for_silence(reporter, now);
             if self.is_coordinator() {
-                self.look_at_sizes();
+                self.look_at_files(reporter);
             }
             self.look_at = now + LOOK_EVERY;
         }

@@ -74,3 +74,30 @@ fn after_a_trim_no_write_is_acknowledged_early_on_images() {
     assert_eq!(early(), 0);
     array.stop(|_| ()).expect("it stops");
 }
+
+/// Writes went to a file without a name, acknowledged, and were lost with the stop.
+#[test]
+fn a_member_whose_file_is_deleted_or_replaced_is_reported_once() {
+    for is_replaced in [false, true] {
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+        let drives = images(folder.path(), 2);
+        let (array, notices) = start("1", &drives);
+        match is_replaced {
+            true => std::fs::copy(&drives[1], folder.path().join("new"))
+                .and_then(|_| std::fs::rename(folder.path().join("new"), &drives[1]))
+                .expect("it is replaced"),
+            false => std::fs::remove_file(&drives[1]).expect("it is deleted"),
+        }
+        let mut told = Vec::new();
+        while told.is_empty() {
+            let notice = notices.recv_timeout(Duration::from_secs(60)).expect("it is reported");
+            told.extend(matches!(notice.kind, NoticeKind::Deleted).then_some(notice.text));
+        }
+        assert!(told[0].contains("d1 was deleted or replaced"), "{told:?}");
+        // More looks follow, one each second.
+        std::thread::sleep(Duration::from_millis(2500));
+        assert!(!notices.try_iter().any(|notice| matches!(notice.kind, NoticeKind::Deleted)), "once");
+        let report = array.stop(|_| ()).expect("it stops");
+        assert!(report.status.members.iter().all(|member| member.state == stria_array::MemberState::InSync), "none is dropped");
+    }
+}

@@ -175,7 +175,7 @@ impl Running {
     fn heard(&self) -> Vec<Event> {
         let event = |notice: Notice| match notice.kind {
             NoticeKind::Engine(event) => Some(event),
-            NoticeKind::Silent | NoticeKind::Answers => None,
+            NoticeKind::Silent | NoticeKind::Answers | NoticeKind::Deleted => None,
         };
         self.notices.try_iter().filter_map(event).collect()
     }

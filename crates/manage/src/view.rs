@@ -521,6 +521,7 @@ pub fn event(notice: &Notice) -> EventView {
         NoticeKind::Engine(event) => event,
         NoticeKind::Silent => return plain_event(short_name(&notice.array), "member_silent", notice.text.clone()),
         NoticeKind::Answers => return plain_event(short_name(&notice.array), "member_answers", notice.text.clone()),
+        NoticeKind::Deleted => return plain_event(short_name(&notice.array), "warning", notice.text.clone()),
     };
     let (kind, sweep, slot, mismatch_sectors) = match event {
         Event::MemberFailed { slot, .. } => ("member_failed", None, *slot, None),
