@@ -313,7 +313,7 @@ impl Members {
         self.optimal
     }
 
-    /// True if a write to copies must go by a task, which can wait for a list of bad blocks and can be refused.
+    /// True if a write must go by a task, which can wait for a list of bad blocks and can be refused.
     pub fn need_tasks(&self) -> bool {
         self.have_bad_blocks | self.have_failed
     }

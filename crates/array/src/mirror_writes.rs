@@ -47,12 +47,12 @@ impl MirrorWrites {
         self.straight.borrow_mut().insert(write);
     }
 
-    /// True if the end of a copy leaves nothing to do but to complete the client's request, once it is the last. `acks_are_held`:
-    /// a drop is not durable yet.
+    /// True if the end of a copy leaves nothing to do but to complete the client's request, once it is the last.
+    /// `may_acknowledge`: a write that all its members took may be acknowledged now.
     #[inline]
-    pub fn ends_quietly(&self, key: usize, acks_are_held: impl FnOnce() -> bool) -> bool {
+    pub fn ends_quietly(&self, key: usize, may_acknowledge: impl FnOnce() -> bool) -> bool {
         let write = &self.straight.borrow()[key];
-        write.pending > 1 || (write.failures.is_empty() && !acks_are_held())
+        write.pending > 1 || (write.failures.is_empty() && may_acknowledge())
     }
 
     /// A copy has ended. Returns the write if it was the last.

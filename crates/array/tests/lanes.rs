@@ -120,10 +120,10 @@ fn a_resync_is_divided_between_lanes() {
     });
 }
 
-/// Lanes 1 and 2 each drop a member that the other still counts on, before either hears of the other's drop. With one lane the
-/// second member would keep its slot.
-fn two_lanes_drop_one_each(world: &mut World, victims: [usize; 2]) {
-    for (lane, victim) in [(1, victims[0]), (2, victims[1])] {
+/// Lanes from 1 on each drop a member that the others still count on, before any hears of another's drop. With one lane the last
+/// of these members would keep its slot.
+fn lanes_drop_one_each(world: &mut World, victims: &[usize]) {
+    for (lane, &victim) in (1..).zip(victims) {
         world.faults[victim].borrow_mut().gone = true;
         let from = std::iter::once(Buffer::zeroed(bytes(world.geometry.capacity_sectors())).freeze()).collect();
         let sectors = world.geometry.capacity_sectors();
@@ -151,12 +151,18 @@ fn two_lanes_drop_one_each(world: &mut World, victims: [usize; 2]) {
 
 #[test]
 fn an_array_whose_lanes_have_dropped_too_much_says_yes_to_nothing() {
-    for (level, slots, victims) in
-        [(Level::Raid1, 2, [0, 1]), (Level::Raid1, 3, [0, 2]), (Level::Raid5, 3, [0, 1]), (Level::Raid10, 4, [2, 3])]
-    {
+    // Of 5 and 7 the members of the first strip and its parity are left: a small write needs no other.
+    for (level, slots, victims) in [
+        (Level::Raid1, 2, &[0, 1][..]),
+        (Level::Raid1, 3, &[0, 2]),
+        (Level::Raid5, 3, &[0, 1]),
+        (Level::Raid5, 5, &[2, 3]),
+        (Level::Raid6, 7, &[1, 2, 3]),
+        (Level::Raid10, 4, &[2, 3]),
+    ] {
         for seed in 0..8 {
             let geometry = Geometry::new(level, level.default_layout(), 16, &vec![256; slots]).expect("good");
-            let mut world = World::on_lanes(geometry, 0, seed, None, Synced::All, 3);
+            let mut world = World::on_lanes(geometry, 0, seed, None, Synced::All, victims.len() + 1);
             // Of three copies the middle one is being filled.
             if slots == 3 && level == Level::Raid1 {
                 let mut config = ArrayConfig::optimal("test", world.geometry.clone());
@@ -166,9 +172,9 @@ fn an_array_whose_lanes_have_dropped_too_much_says_yes_to_nothing() {
             }
             let tag = world.write(0, world.geometry.capacity_sectors());
             world.wait(tag).result.expect("all is well");
-            two_lanes_drop_one_each(&mut world, victims);
+            lanes_drop_one_each(&mut world, victims);
             assert_eq!(world.status().health, Health::Failed, "{level:?} of {slots}, {victims:?}");
-            for lane in 0..3 {
+            for lane in 0..world.lanes.len() {
                 let mut ask = |operation: Operation, sectors: u64| {
                     let tag = 1 << 41 | world.chance.any() >> 30;
                     world.lanes[lane].submit(Request { tag, start_sector: 0, sectors, operation });
@@ -177,11 +183,51 @@ fn an_array_whose_lanes_have_dropped_too_much_says_yes_to_nothing() {
                 ask(Operation::Flush, 0).expect_err("what only those took may be lost");
                 for sectors in [8, 128] {
                     let from = std::iter::once(Buffer::zeroed(bytes(sectors)).freeze()).collect();
-                    ask(Operation::Write { from, fua: false }, sectors).expect_err("nobody could read it");
+                    ask(Operation::Write { from, fua: false }, sectors).expect_err("the array has failed");
                 }
                 ask(Operation::Flush, 0).expect_err("that does not pass");
             }
             world.carry_out(Command::Stop).expect_err("it does not stop well");
+        }
+    }
+}
+
+/// Its own members took it, and the drops were durable before it ended.
+#[test]
+fn a_write_under_way_when_lanes_have_dropped_too_much_fails() {
+    for (level, slots, victims) in
+        [(Level::Raid5, 5, &[2, 3][..]), (Level::Raid6, 7, &[1, 2, 3]), (Level::Raid10, 4, &[2, 3])]
+    {
+        for seed in 0..8 {
+            let geometry = Geometry::new(level, level.default_layout(), 16, &vec![256; slots]).expect("good");
+            let mut world = World::on_lanes(geometry, 0, seed, None, Synced::All, victims.len() + 1);
+            let tag = world.write(0, world.geometry.capacity_sectors());
+            world.wait(tag).result.expect("all is well");
+            // Lane 0 owns the first strips.
+            world.holds_writes[0].set(true);
+            let from = std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect();
+            world.lanes[0].submit(Request {
+                tag: 1 << 41,
+                start_sector: 0,
+                sectors: 8,
+                operation: Operation::Write { from, fua: false },
+            });
+            // Not as long as the superblocks take to say "clean".
+            let soon = |world: &World| {
+                let due = world.lanes.iter().filter_map(ArrayDevice::next_wake).min();
+                due.is_some_and(|due| due <= world.now + 1_000_000)
+            };
+            while soon(&world) {
+                world.step();
+            }
+            let in_flight = world.lanes[0].status().members.iter().filter(|member| member.in_flight > 0).count();
+            assert_eq!(in_flight, if level == Level::Raid6 { 3 } else { 2 }, "{level:?}: it is being written");
+            lanes_drop_one_each(&mut world, victims);
+            assert_eq!(world.status().health, Health::Failed, "{level:?} of {slots}, {victims:?}");
+            let are_recorded = |lane: &ArrayDevice<NoMetadata>| lane.with_engine(|engine| engine.drops_are_committed());
+            assert!(world.lanes.iter().all(are_recorded), "{level:?} of {slots}: the superblocks name them");
+            world.holds_writes[0].set(false);
+            world.wait(1 << 41).result.expect_err("the array has failed");
         }
     }
 }

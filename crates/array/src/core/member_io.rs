@@ -109,7 +109,7 @@ impl Core {
                 completion.tag = tag;
                 Fate::Client
             }
-            Waiting::Copy { write } if self.mirror_writes.ends_quietly(write, || self.acks_are_held()) => {
+            Waiting::Copy { write } if self.mirror_writes.ends_quietly(write, || self.may_acknowledge_at_once()) => {
                 in_flight.remove(completion.tag as usize);
                 drop(in_flight);
                 self.count(completion, member, start_sector, sectors);

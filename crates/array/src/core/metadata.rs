@@ -196,6 +196,12 @@ impl Core {
         self.metadata.holds_acks()
     }
 
+    /// True if a write that all its members took may be acknowledged without a look at [`Core::drops_are_recorded`]: no drop waits
+    /// to become durable (R6), and lanes have not together dropped more members than redundancy replaces (R7).
+    pub fn may_acknowledge_at_once(&self) -> bool {
+        !self.acks_are_held() && !self.members.borrow().have_failed()
+    }
+
     /// Ends a write. It may be acknowledged when this returns.
     ///
     /// # Errors
@@ -208,7 +214,7 @@ impl Core {
         self.drops_are_recorded()
     }
 
-    /// Ends a write. It may be acknowledged once [`Core::acks_are_held`] is false.
+    /// Ends a write. It may be acknowledged once [`Core::may_acknowledge_at_once`] is true.
     pub fn write_ended(&self, range: &Range<SyncSector>) {
         let is_optimal = self.members.borrow().is_optimal();
         if let Some(intent) = self.consistency.intent.borrow_mut().as_mut() {

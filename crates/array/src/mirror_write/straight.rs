@@ -42,7 +42,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, to_member: &mut impl FnM
     true
 }
 
-/// Ends a write that a member failed, or during which one was dropped.
+/// Ends a write that a member failed, or that may not be acknowledged at once.
 pub(crate) async fn end(core: Rc<Core>, write: CopiesWrite) {
     // It is one run of copies, so a member that failed took nothing of it. Rows kept for each would cost every write.
     let all = MemberSector::ZERO..MemberSector::new(u64::MAX);

@@ -51,7 +51,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let others = || plan.read_data.iter().filter(|&&other| other != index).map(|&other| &map.data[other]);
     let all = || others().chain([&map.data[index]]).chain(&map.parity);
     // Content that is in parity alone is brought to its place first, by a task (R46).
-    if !core.log_takes_strip(stripe, &part) || !are_usual(core, all(), &rows) || core.members.borrow().have_bad_blocks() {
+    if !core.log_takes_strip(stripe, &part) || !are_usual(core, all(), &rows) || core.members.borrow().need_tasks() {
         return false;
     }
     let Some(lock) = core.locks.try_lock(&sync) else { return false };
@@ -104,7 +104,7 @@ fn are_usual<'a>(core: &Core, mut slots: impl Iterator<Item = &'a u16>, rows: &R
 fn is_as_it_began(core: &Core, write: &StraightWrite) -> bool {
     let map = core.map(write.stripe);
     write.failures.is_empty()
-        && !core.acks_are_held()
+        && core.may_acknowledge_at_once()
         && are_usual(core, map.parity.iter().chain(&map.data[write.part.strips.clone()]), &write.rows)
 }
 
@@ -206,7 +206,7 @@ fn step(core: &Rc<Core>, key: usize) {
         }
         Step::Writing(logged) => {
             let mut write = all.remove(key);
-            if !write.failures.is_empty() || core.acks_are_held() {
+            if !write.failures.is_empty() || !core.may_acknowledge_at_once() {
                 return core.ready.spawn(end(Rc::clone(core), write, logged));
             }
             let parts = from_ref(&write.part);
@@ -277,7 +277,7 @@ async fn perform(core: Rc<Core>, mut write: StraightWrite, logged: Logged) {
     end(core, write, logged).await;
 }
 
-/// Ends a write that a member failed, or during which one was dropped.
+/// Ends a write that a member failed, or that may not be acknowledged at once.
 async fn end(core: Rc<Core>, mut write: StraightWrite, logged: Logged) {
     let behind = write.behind.take().map(|(behind, _)| behind);
     let was_early = behind.is_some();

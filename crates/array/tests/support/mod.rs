@@ -4,7 +4,7 @@
 
 pub mod nowhere;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use stria_array::Synced;
@@ -19,11 +19,19 @@ pub struct LateDevice<D> {
     chance: Chance,
     now: Nanos,
     waiting: Vec<(Nanos, Request)>,
+    /// While this is true, writes wait.
+    holds_writes: Rc<Cell<bool>>,
 }
 
 impl<D: BlockDevice> LateDevice<D> {
     pub fn new(inner: D, seed: u64) -> Self {
-        Self { inner, chance: Chance::from_state(seed), now: 0, waiting: Vec::new() }
+        Self { inner, chance: Chance::from_state(seed), now: 0, waiting: Vec::new(), holds_writes: Rc::default() }
+    }
+
+    /// True for requests that time alone makes run.
+    fn runs(&self) -> impl Fn(&Request) -> bool + use<D> {
+        let holds_writes = self.holds_writes.get();
+        move |request| !holds_writes || !matches!(request.operation, Operation::Write { .. })
     }
 }
 
@@ -38,14 +46,16 @@ impl<D: BlockDevice> BlockDevice for LateDevice<D> {
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
         self.now = now;
         self.waiting.sort_by_key(|(due, _)| *due);
-        let ripe = self.waiting.partition_point(|(due, _)| *due <= now);
-        for (_, request) in self.waiting.drain(..ripe) {
+        let runs = self.runs();
+        for (_, request) in self.waiting.extract_if(.., |(due, request)| *due <= now && runs(request)) {
             self.inner.submit(request);
         }
         self.inner.poll(now, completions);
     }
     fn next_wake(&self) -> Option<Nanos> {
-        self.waiting.iter().map(|(due, _)| *due).chain(self.inner.next_wake()).min()
+        let runs = self.runs();
+        let waiting = self.waiting.iter().filter(|(_, request)| runs(request));
+        waiting.map(|(due, _)| *due).chain(self.inner.next_wake()).min()
     }
 }
 
@@ -109,6 +119,8 @@ pub struct World {
     pub lanes: Vec<ArrayDevice<NoMetadata>>,
     pub rams: Vec<SharedRam>,
     pub faults: Vec<Rc<RefCell<FaultPlan>>>,
+    /// By lane: while this is true, its members carry out no write.
+    pub holds_writes: Vec<Rc<Cell<bool>>>,
     pub model: Vec<u8>,
     pub now: Nanos,
     pub chance: Chance,
@@ -160,21 +172,23 @@ impl World {
             in_slots.chain(&config.spares).map(|member| (member.id, member.data_sectors)).collect();
         let rams: Vec<SharedRam> = sizes.values().map(|&sectors| SharedRam::new(sectors)).collect();
         let faults: Vec<Rc<RefCell<FaultPlan>>> = sizes.values().map(|_| Rc::default()).collect();
-        let mut devices = || {
+        let holds_writes: Vec<Rc<Cell<bool>>> = (0..lane_count).map(|_| Rc::default()).collect();
+        let mut devices = |lane: usize| {
             let device = |(ram, plan): (&SharedRam, &Rc<RefCell<FaultPlan>>)| {
                 let faulty = FaultDevice::new(ram.clone(), Rc::clone(plan));
-                Box::new(LateDevice::new(faulty, chance.any())) as Box<dyn BlockDevice>
+                let late = LateDevice { holds_writes: Rc::clone(&holds_writes[lane]), ..LateDevice::new(faulty, chance.any()) };
+                Box::new(late) as Box<dyn BlockDevice>
             };
             rams.iter().zip(&faults).map(device).collect()
         };
         // Small arrays have several groups all the same.
         let ports = Ports::new(lane_count).with_groups(8);
-        let lane = |lane| ArrayDevice::on_lane(config, devices(), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
+        let lane = |lane| ArrayDevice::on_lane(config, devices(lane), (lane == 0).then_some(NoMetadata), 0, &ports, lane);
         let lanes: Vec<_> = (0..lane_count).map(lane).collect();
         let array = lanes[0].clone();
         let model = vec![0; bytes(geometry.capacity_sectors())];
         let (mismatches, ended) = (Vec::new(), Vec::new());
-        Self { array, lanes, rams, faults, model, now: 0, chance, geometry, mismatches, ended, next_tag: 0 }
+        Self { array, lanes, rams, faults, holds_writes, model, now: 0, chance, geometry, mismatches, ended, next_tag: 0 }
     }
 
     /// The status of all lanes together.
