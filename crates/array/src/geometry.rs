@@ -59,6 +59,12 @@ pub enum GeometryError {
         /// Its copies.
         copies: usize,
     },
+    /// Fewer than two copies.
+    #[error("RAID level 10 keeps at least 2 copies, and layout {layout} fewer: choose n2, f2 or o2")]
+    NoCopies {
+        /// The layout.
+        layout: Layout,
+    },
     /// A strip size that no level of ours can have.
     #[error("a strip of {strip_sectors} sectors cannot be used: choose a power of two from 4K to {}M", STRIP_SECTORS_MAX >> 11)]
     Strip {
@@ -108,11 +114,16 @@ impl Geometry {
         if !layout.suits(level) {
             return Err(GeometryError::Layout { layout, level });
         }
+        if let Layout::Copies(copies) = layout
+            && copies.count() < 2
+        {
+            return Err(GeometryError::NoCopies { layout });
+        }
         let count_min = match level {
             Level::Linear | Level::Raid0 | Level::Raid1 => 1,
             Level::Raid4 | Level::Raid5 => 2,
             Level::Raid6 => 4,
-            Level::Raid10 => copy_count(layout).max(2),
+            Level::Raid10 => copy_count(layout),
         };
         let count_max = count_max(level, layout);
         if count_min > count_max {

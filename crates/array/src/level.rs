@@ -179,7 +179,7 @@ impl Level {
 
 fn parse_copies(name: &str) -> Option<Copies> {
     let (kind, count) = name.split_at_checked(1)?;
-    let count = count.parse().ok().filter(|&count| count >= 1)?;
+    let count = count.parse().ok().filter(|&count| count >= 2)?;
     match kind {
         "n" => Some(Copies { near: count, far: 1, offset: false }),
         "f" => Some(Copies { near: 1, far: count, offset: false }),
@@ -325,5 +325,9 @@ mod tests {
         }
         assert!(Level::Raid5.parse_layout("left-symmetric-6").is_err());
         assert!(Level::Raid10.parse_layout("x2").is_err());
+        // They keep one copy of everything.
+        for name in ["n1", "f1", "o1", "n0"] {
+            assert!(Level::Raid10.parse_layout(name).is_err(), "{name}");
+        }
     }
 }

@@ -98,6 +98,12 @@ fn what_cannot_be_is_refused_in_words() {
     assert!(refuse(Level::Raid5, 12, &[80; 3]).contains("power of two"));
     assert!(refuse(Level::Raid0, 64, &[80, 63]).contains("too small"));
     assert!(Geometry::new(Level::Raid1, Layout::Zones(Zones::Original), 8, &[80; 2]).is_err());
+    // It was a RAID 10 that no loss leaves readable, and Linux refuses it.
+    for (near, far, offset) in [(1, 1, false), (1, 1, true), (0, 2, false)] {
+        let layout = Layout::Copies(Copies { near, far, offset });
+        let refusal = Geometry::new(Level::Raid10, layout, 8, &[80; 4]).unwrap_err().to_string();
+        assert!(refusal.contains("at least 2 copies") && refusal.contains("choose n2, f2 or o2"), "{refusal}");
+    }
 }
 
 /// The refusal of a layout with more copies than members once asked for "400 to 384 members".

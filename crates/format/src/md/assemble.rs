@@ -1260,6 +1260,9 @@ fn not_served(error: &GeometryError) -> String {
         GeometryError::Strip { strip_sectors } => format!(
             "its strip of {strip_sectors} sectors is not a power of two from 4K to 64M, and Stria serves no other; Linux does"
         ),
+        GeometryError::NoCopies { layout } => {
+            format!("its layout {layout} keeps fewer than 2 copies of everything, and neither Stria nor Linux serves that")
+        }
         other => format!("Stria does not serve this shape ({other}); Linux may"),
     }
 }
