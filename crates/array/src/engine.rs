@@ -599,7 +599,7 @@ async fn flush_all(core: &Core) -> Result<(), IoError> {
     let listed = core.bad_blocks_are_listed("flush");
     let result = core.flush_volatile().await.and(listed).and_then(|()| core.no_space.take_unflushed());
     core.wait_for_ack_barrier().await;
-    result.and(core.drops_are_recorded())
+    result.and(core.drops_are_recorded("flush"))
 }
 
 /// Makes the superblocks clean once writes have paused.

@@ -268,7 +268,7 @@ impl Core {
         let epoch = log.begin_epoch();
         self.flush_members().await?;
         self.wait_for_ack_barrier().await;
-        self.drops_are_recorded()?;
+        self.drops_are_recorded("flush")?;
         log.retire_up_to(epoch);
         self.log_retry();
         Ok(())

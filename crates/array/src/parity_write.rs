@@ -216,7 +216,7 @@ async fn finish(
     }
     // R21: a dropped member may need these records.
     core.wait_for_ack_barrier().await;
-    let result = result.and(core.drops_are_recorded());
+    let result = result.and(core.drops_are_recorded("write"));
     core.gate_acknowledge(&result, failed.iter().map(|ended| ended.member));
     core.log_end(stripe, parts, logged);
     result

@@ -41,7 +41,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
             core.wait_for_ack_barrier().await;
             core.gate_client_write(&sync);
             // R10: a member dropped meanwhile has no record of this.
-            let result = match (core.drops_are_recorded(), core.health()) {
+            let result = match (core.drops_are_recorded("write"), core.health()) {
                 (Err(error), _) => Err(error),
                 (_, Health::Failed) => Err(lost("write", "no member is left to take a part of it")),
                 _ => zero_members(&core, &stripes, &rows, Zeroing { fua, fast: false, ..zeroing }).await,

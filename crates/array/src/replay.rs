@@ -69,7 +69,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, unsynced: bo
     while !core.has(Flaw::ReplayedBeforeDrop) && core.acks_are_held() {
         if has_holders() {
             core.wait_for_ack_barrier_or(|| !has_holders()).await;
-            match core.drops_are_recorded() {
+            match core.drops_are_recorded("replay") {
                 Err(error) if has_holders() && refusals == REFUSALS_MAX => return give_up(&core, &error),
                 Err(_) if has_holders() => {
                     refusals += 1;

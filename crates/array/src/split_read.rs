@@ -4,9 +4,11 @@ use crate::core::{Core, FailedPart};
 use crate::member_requests::MemberIo;
 use crate::of_level::of_level;
 use crate::personality::{Personality, Run, Runs, Source};
+use crate::plan::Presence;
 use crate::segments::Cutter;
-use crate::{ArraySector, MemberId, hedge};
+use crate::{ArraySector, MemberId, MemberSector, hedge};
 use smallvec::SmallVec;
+use std::ops::Range;
 use std::rc::Rc;
 use stria_block::{Buffer, ErrorKind, IoError, Operation, Request, Segments, bytes};
 
@@ -56,13 +58,30 @@ fn read_elsewhere(
             start_sector,
             sectors,
             into: memory.take(bytes(sectors)),
-            error: IoError::new(ErrorKind::Failed, format!("the member in slot {} is missing", run.slot)),
+            error: IoError::new(ErrorKind::Failed, reason(core, run.slot, &start_sector.run(sectors))),
         };
         start_sector += sectors;
         match slow {
             Some(member) => core.ready.spawn(hedge::ask_others_first(Rc::clone(core), part, member)),
             None => of_level!(core, P => P::read_elsewhere(core, part, run.slot)),
         }
+    }
+}
+
+/// Why the member of a slot is not asked for these rows.
+fn reason(core: &Core, slot: usize, rows: &Range<MemberSector>) -> String {
+    let members = core.members.borrow();
+    let Some(member) = members.slots()[slot].member else { return format!("the member in slot {slot} is missing") };
+    let member = members.get(member);
+    let name = &member.config.name;
+    if member.has_bad(rows) {
+        format!("these sectors of {name} are bad blocks")
+    } else if members.presence(slot, rows) == Presence::WriteOnly {
+        format!("{name} is not rebuilt up to here")
+    } else if core.log.is_not_in_place(slot, rows) {
+        format!("{name} does not hold the last write to these sectors yet")
+    } else {
+        format!("{name} is unresponsive")
     }
 }
 

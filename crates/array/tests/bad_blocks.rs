@@ -24,8 +24,12 @@ impl World {
         config.slots[1].member.as_mut().expect("it is there").bad_blocks = vec![MemberSector::new(0)..MemberSector::new(BAD)];
         let mut rams: Vec<RamDevice> = (0..3).map(|_| RamDevice::new(512)).collect();
         rams[1].memory_mut()[bytes(BAD)..bytes(STRIP)].fill(0xaa);
+        Self::of(&config, rams)
+    }
+
+    fn of(config: &ArrayConfig, rams: Vec<RamDevice>) -> Self {
         let devices = rams.into_iter().map(|ram| Box::new(ram) as Box<dyn BlockDevice>).collect();
-        Self { array: ArrayDevice::new(&config, devices, NoMetadata, 0), now: 0, ended: Vec::new() }
+        Self { array: ArrayDevice::new(config, devices, NoMetadata, 0), now: 0, ended: Vec::new() }
     }
 
     fn turn(&mut self) {
@@ -65,4 +69,26 @@ fn a_write_leaves_what_lies_beside_a_bad_block() {
     read.result.expect("it is there");
     let Operation::Read { into } = read.operation else { panic!("a read comes back as a read") };
     assert!(into.iter().flat_map(|buffer| buffer.iter()).all(|&byte| byte == 0xaa), "parity has overwritten it");
+}
+
+/// The error named a missing member where none was missing.
+#[test]
+fn a_read_of_what_no_member_holds_names_the_reason() {
+    for (level, members) in [(Level::Raid0, 2), (Level::Raid5, 3)] {
+        let geometry = Geometry::new(level, level.default_layout(), STRIP, &vec![512; members]).expect("good");
+        let mut config = ArrayConfig::optimal("test", geometry);
+        let member = config.slots[1].member.as_mut().expect("it is there");
+        member.bad_blocks = vec![MemberSector::new(0)..MemberSector::new(BAD)];
+        let reason = format!("these sectors of {} are bad blocks", member.name);
+        if level == Level::Raid5 {
+            config.slots[0].member.as_mut().expect("it is there").bad_blocks = vec![MemberSector::new(0)..MemberSector::new(BAD)];
+        }
+        let mut world = World::of(&config, (0..members).map(|_| RamDevice::new(512)).collect());
+        // The second strip is on member 1.
+        let into = std::iter::once(Buffer::zeroed(bytes(BAD))).collect();
+        let error = world.ask(STRIP, BAD, Operation::Read { into }).result.expect_err("nothing replaces it").to_string();
+        assert!(error.contains(&reason) && !error.contains("missing"), "{level:?}: {error}");
+        let into = std::iter::once(Buffer::zeroed(bytes(BAD))).collect();
+        world.ask(STRIP + BAD, BAD, Operation::Read { into }).result.expect("it is there");
+    }
 }

@@ -180,7 +180,8 @@ fn an_array_whose_lanes_have_dropped_too_much_says_yes_to_nothing() {
                     world.lanes[lane].submit(Request { tag, start_sector: 0, sectors, operation });
                     world.wait(tag).result
                 };
-                ask(Operation::Flush, 0).expect_err("what only those took may be lost");
+                let error = ask(Operation::Flush, 0).expect_err("what only those took may be lost").to_string();
+                assert!(error.contains("flush failed: more members have failed"), "{error}");
                 for sectors in [8, 128] {
                     let from = std::iter::once(Buffer::zeroed(bytes(sectors)).freeze()).collect();
                     ask(Operation::Write { from, fua: false }, sectors).expect_err("the array has failed");

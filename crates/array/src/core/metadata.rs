@@ -61,16 +61,17 @@ impl Core {
     }
 
     /// What a write or flush must say of drops, once it has waited for them: after a crash a dropped member would return as in sync.
+    /// `what`: the request, for the error.
     ///
     /// # Errors
     /// Superblocks cannot be written (R6). Or lanes have together dropped more members than redundancy replaces: a flush of the
     /// members that are left proves nothing of the data that only dropped ones took (R7).
-    pub fn drops_are_recorded(&self) -> Result<(), IoError> {
+    pub fn drops_are_recorded(&self, what: &str) -> Result<(), IoError> {
         if self.members.borrow().have_failed() {
-            return Err(lost("write", "more members have failed than redundancy replaces: `stria status` names them"));
+            return Err(lost(what, "more members have failed than redundancy replaces: `stria status` names them"));
         }
         match self.metadata.refuses_acks() {
-            true => Err(lost("write", "superblocks that name the dropped members cannot be written")),
+            true => Err(lost(what, "superblocks that name the dropped members cannot be written")),
             false => Ok(()),
         }
     }
@@ -211,7 +212,7 @@ impl Core {
         self.wait_for_ack_barrier().await;
         // R7: after a crash a list that still names what was written over could leave it unreadable.
         self.metadata.bad_blocks_written(&self.ready).await;
-        self.drops_are_recorded()
+        self.drops_are_recorded("write")
     }
 
     /// Ends a write. It may be acknowledged once [`Core::may_acknowledge_at_once`] is true.

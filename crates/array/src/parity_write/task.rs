@@ -248,7 +248,7 @@ async fn try_write(
     };
     // R10: a member dropped meanwhile has no record of this write. Before data goes out its drop must be durable.
     core.wait_for_ack_barrier().await;
-    if let Err(error) = core.drops_are_recorded() {
+    if let Err(error) = core.drops_are_recorded("write") {
         core.log_forget(logged);
         return Some(Err(error));
     }
@@ -260,7 +260,7 @@ async fn try_write(
     // R10: a write that was acknowledged early goes out in any case. If its log holders are lost, its data exists nowhere else.
     if is_logged.is_ok() || behind.is_some() {
         core.wait_for_ack_barrier_or(|| behind.is_some() && core.are_gone(&log_holders)).await;
-        is_logged = is_logged.and_then(|()| core.drops_are_recorded());
+        is_logged = is_logged.and_then(|()| core.drops_are_recorded("write"));
     }
     if let (Err(error), None) = (is_logged, &behind) {
         core.log_forget(logged);
