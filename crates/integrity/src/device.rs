@@ -122,6 +122,7 @@ struct Layer<D> {
     advice: String,
     read_only: bool,
     region: Region,
+    /// What headers say. Its sequence is that of the last durable one.
     header: Header,
     session: u32,
     groups: Vec<Group>,
@@ -373,9 +374,10 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
+    /// Writes the next header beside the last durable one. If that fails, its slot holds anything, so the next one goes to the same
+    /// slot: in the other lies the only valid one.
     fn write_header(&mut self, last: bool) {
         self.header_busy = true;
-        self.header.sequence += 1;
         self.header.session = self.session;
         for (group, trusted_from) in self.groups.iter_mut().zip(&mut self.header.trusted_from) {
             if group.dirt == Dirt::Wanted {
@@ -383,12 +385,14 @@ impl<D: BlockDevice> Layer<D> {
             }
             *trusted_from = if group.dirt == Dirt::Clean { group.trusted_from } else { self.session + 1 };
         }
-        let from = std::iter::once(Buffer::copy_of(&self.header.encode()).freeze()).collect();
-        self.send(Op::SaveHeader { last }, self.header.sector(), BLOCK_SECTORS, Operation::Write { from, fua: true });
+        let next = Header { sequence: self.header.sequence + 1, ..self.header.clone() };
+        let from = std::iter::once(Buffer::copy_of(&next.encode()).freeze()).collect();
+        self.send(Op::SaveHeader { last }, next.sector(), BLOCK_SECTORS, Operation::Write { from, fua: true });
     }
 
     fn header_saved(&mut self, last: bool, result: Result<(), IoError>) {
         self.header_busy = false;
+        self.header.sequence += u64::from(result.is_ok());
         if last {
             self.closing = Closing::Done(result);
             return;

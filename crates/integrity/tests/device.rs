@@ -30,6 +30,8 @@ struct Late {
     now: Nanos,
     /// Writes to the region's headers end without being executed.
     forgets_headers: bool,
+    /// Writes to the region's headers execute so many bytes, and fail.
+    cuts_headers: Option<usize>,
     /// A write to the data shows in the first sector of each block as soon as it is submitted, and in the rest later.
     tears: bool,
 }
@@ -54,6 +56,7 @@ impl Drive {
             chance: Chance::from_state(seed),
             now: 0,
             forgets_headers: false,
+            cuts_headers: None,
             tears: false,
         };
 
@@ -88,17 +91,25 @@ impl BlockDevice for Drive {
         late.to_do.push((late.now + 1 + late.chance.below(100_000), request));
     }
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
-        let Late { ram, to_do, to_tell, chance, now: known, forgets_headers, .. } = &mut *self.0.borrow_mut();
+        let Late { ram, to_do, to_tell, chance, now: known, forgets_headers, cuts_headers, .. } = &mut *self.0.borrow_mut();
         *known = now;
         to_do.sort_by_key(|(due, _)| *due);
         let ripe = to_do.partition_point(|(due, _)| *due <= now);
         let mut done = Vec::new();
         let head = Region::behind(DATA).start_sector;
         for (_, request) in to_do.drain(..ripe) {
-            let writes = matches!(request.operation, Operation::Write { .. });
-            match *forgets_headers && writes && (head..head + HEADERS_SECTORS).contains(&request.start_sector) {
-                true => done.push(request.complete(Ok(()))),
-                false => ram.submit(request),
+            let is_header = (head..head + HEADERS_SECTORS).contains(&request.start_sector);
+            let Operation::Write { from, .. } = &request.operation else {
+                ram.submit(request);
+                continue;
+            };
+            if is_header && *forgets_headers {
+                done.push(request.complete(Ok(())));
+            } else if let (true, Some(cut)) = (is_header, *cuts_headers) {
+                ram.memory_mut()[bytes(request.start_sector)..][..cut].copy_from_slice(&from[0][..cut]);
+                done.push(request.complete(Err(IoError::new(ErrorKind::Medium, "cut short"))));
+            } else {
+                ram.submit(request);
             }
         }
         ram.poll(now, &mut done);
@@ -305,6 +316,31 @@ fn a_crash_at_any_moment_refuses_nothing_that_is_right() {
 #[test]
 fn a_head_that_is_not_written_first_is_found() {
     assert_ne!((0..3).flat_map(|seed| crash_everywhere(seed, true).0).count(), 0);
+}
+
+/// After a failed write of a header the next one went to the slot of the only valid header.
+#[test]
+fn a_header_that_is_cut_short_after_another_leaves_the_last_durable_one() {
+    let cuts = (0..=4096).step_by(512).chain([17, 130, 4090]);
+    for (first, second) in cuts.clone().flat_map(|first| cuts.clone().map(move |second| (first, second))) {
+        let mut world = World::open(Drive::new(None, 7), 7);
+        let tag = world.change(0, 2);
+        world.wait(tag).result.expect("all is well");
+        let durable = world.drive.header();
+        // A write to the other group needs a header.
+        for cut in [first, second] {
+            world.drive.0.borrow_mut().cuts_headers = Some(cut);
+            let tag = world.change(1100, 2);
+            world.wait(tag).result.expect_err("its header fails");
+            let found = world.drive.header();
+            assert!(found.sequence >= durable.sequence, "cut after {first} and {second} bytes: {found:?}");
+        }
+        world.drive.0.borrow_mut().cuts_headers = None;
+        let tag = world.change(1100, 2);
+        world.wait(tag).result.expect("the drive works again");
+        assert_eq!(world.drive.header().sequence, durable.sequence + 1);
+        assert!(world.drive.header().trusted_from.iter().all(|&session| session > durable.session), "both groups are dirty");
+    }
 }
 
 #[test]
