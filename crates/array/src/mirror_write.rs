@@ -149,16 +149,20 @@ async fn change(core: &Core, range: &Range<ArraySector>, fua: bool, send_all: im
     }
 }
 
-/// The copies of a range as runs on members, with neighbours joined.
+/// The copies of a range as runs on members, with neighbours joined. Offset layouts give every second row before the first, so rows
+/// are sorted before they are joined.
 fn member_ranges(core: &Core, range: &Range<ArraySector>) -> SmallVec<[(MemberId, Range<MemberSector>); 8]> {
-    let mut joined: SmallVec<[(MemberId, Range<MemberSector>); 8]> = SmallVec::new();
+    let mut all: SmallVec<[(MemberId, Range<MemberSector>); 8]> = SmallVec::new();
     for (_, sectors, copies) in runs(core, range.clone()) {
-        for (member, start) in targets(core, &copies) {
-            match joined.iter_mut().find(|(known, last)| *known == member && last.end == start) {
-                Some((_, last)) => last.end = start + sectors,
-                None => joined.push((member, start.run(sectors))),
-            }
-        }
+        all.extend(targets(core, &copies).into_iter().map(|(member, start)| (member, start.run(sectors))));
     }
-    joined
+    all.sort_unstable_by_key(|(member, rows)| (*member, rows.start));
+    all.dedup_by(|next, last| {
+        let follows = next.0 == last.0 && next.1.start == last.1.end;
+        if follows {
+            last.1.end = next.1.end;
+        }
+        follows
+    });
+    all
 }

@@ -122,3 +122,43 @@ fn what_is_read_of_copies_that_are_being_made_alike_stays() {
         assert!(first == world.read_each(), "RAID {level}, seed {seed}");
     }
 }
+
+/// Offset layouts have every second row of a member before the first: each was a request of its own, and was searched for among all
+/// before it.
+#[test]
+fn a_large_trim_of_copies_is_few_requests() {
+    let copies = [(2, 1, false), (1, 2, false), (1, 2, true), (1, 3, true), (2, 2, true)];
+    for (near, far, offset) in copies {
+        for members in [4, 5] {
+            let layout = Layout::Copies(Copies { near, far, offset });
+            let geometry = Geometry::new(Level::Raid10, layout, 8, &vec![SECTORS; members]).expect("it fits");
+            let asked: Vec<Rc<RefCell<Vec<u64>>>> = (0..members).map(|_| Rc::default()).collect();
+            let noting = |asked: &Rc<_>| Noting {
+                limits: Limits { unmap_zeroes: true, ..Limits::plain(SECTORS) },
+                asked: Rc::clone(asked),
+                ends: Rc::new(Cell::new(true)),
+                waiting: Vec::new(),
+            };
+            let devices = asked.iter().map(|asked| Box::new(noting(asked)) as Box<dyn BlockDevice>).collect();
+            let mut array = ArrayDevice::new(&ArrayConfig::optimal("test", geometry), devices, NoMetadata, 0);
+            // The first trim has superblocks say "dirty". The second is of 4 MiB, not from the first of its rows on.
+            let mut now = 0;
+            for (start_sector, sectors) in [(0, 8), (3 * 8, 1 << 13)] {
+                asked.iter().for_each(|asked| asked.borrow_mut().clear());
+                let operation = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
+                array.submit(Request { tag: 0, start_sector, sectors, operation });
+                let mut ended = Vec::new();
+                while ended.is_empty() {
+                    array.poll(now, &mut ended);
+                    now = array.next_wake().unwrap_or(now).max(now);
+                }
+                ended.remove(0).result.expect("it is taken");
+            }
+            // Each far copy may lie apart, and rows at both ends may lack their neighbour.
+            for asked in &asked {
+                let count = asked.borrow().len();
+                assert!((1..=usize::from(far) + 2).contains(&count), "{layout} of {members}: {count} requests to one member");
+            }
+        }
+    }
+}
