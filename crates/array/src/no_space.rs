@@ -7,7 +7,7 @@
 //! - On parity levels parity follows the data, whichever of the new data arrived. Parity that cannot be written either becomes
 //!   a bad block, durably ([`Core::mark_bad`]), until a later write replaces it.
 //! - If a data strip is missing, its content exists in parity alone. Parity changes only by what members hold instead of the new
-//!   data; if P itself had no space, the strip that was written becomes what it was. Where neither is possible, rows that a
+//!   data; if P itself had no space, the strip that was written becomes what it was there. Where neither is possible, rows that a
 //!   member could not take become bad blocks there. So do rows of a write-behind that could not be brought to its place;
 //!   therefore no write is acknowledged early where its place may need space of a file system
 //!   ([`NoSpace::expect`](crate::space::NoSpace::expect)), which a trim may have given back
@@ -25,7 +25,7 @@
 
 use crate::address::{Sectors, sync_of_rows};
 use crate::core::{BadCause, Core, is_no_space, mark_half_written};
-use crate::member_requests::{Ended, MemberIo, write_io};
+use crate::member_requests::{Ended, write_io};
 use crate::mirror_io::{alike_runs, read_any, readable};
 use crate::parity_code::{Parities, Unit, computed_parity, outputs};
 use crate::parity_io::{read_units, reconstruct, recover_rows};
@@ -34,7 +34,7 @@ use crate::segments::one_piece;
 use crate::{ArraySector, Copy, Flaw, MemberId, MemberSector, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
-use stria_block::{Buffer, Data, IoError, Operation};
+use stria_block::{Buffer, Data, IoError, Operation, bytes};
 
 /// Makes bad blocks of these rows on members that are being rebuilt: what they hold must not count instead of what members in sync hold.
 /// Returns their slots.
@@ -216,10 +216,11 @@ async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, fai
     if parity.is_empty() || lost.len() + failed_parity.iter().flatten().count() != failed.len() {
         return Ok(false);
     }
-    if let (true, 1, [0], [Some(new)]) = (lost.is_empty(), part.strips.len(), &parity[..], &failed_parity[..]) {
+    if let (1, [0], [Some(new_p)]) = (part.strips.len(), &parity[..], &failed_parity[..]) {
         // If it is missing itself, each of its sectors is old or new, as each of parity is.
         let written = Some(part.strips.start).filter(|&index| holder(Unit::Data(index)).is_some());
-        return take_back(core, stripe, rows, written, new).await;
+        let new = lost.first().map(|(_, new)| new);
+        return take_back(core, stripe, rows, written.map(|index| (index, new)), new_p).await;
     }
     let filled: SmallVec<[(usize, MemberId); 2]> =
         (0..lost.len()).flat_map(|at| filled_of(core, map.data[lost[at].0]).map(move |member| (at, member))).collect();
@@ -249,36 +250,51 @@ async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, fai
     result.map(|()| true)
 }
 
-/// Leaves the missing strip as P holds it: changes the one strip that was written by what P holds instead of its new bytes. `written`:
-/// that strip, unless it is the missing one itself.
+/// Leaves the missing strip as it is, after P had no space for all of its new bytes, and maybe the one strip that was written had none
+/// for all of its own. Where one of the two has new bytes and the other has not, the first gets its old ones back: it had space for
+/// them. `written`: that strip, unless it is the missing one itself, with its new bytes if it did not take all of them.
 async fn take_back(
     core: &Core,
     stripe: u64,
     rows: &Range<MemberSector>,
-    written: Option<usize>,
+    written: Option<(usize, Option<&Data>)>,
     new_p: &[u8],
 ) -> Result<bool, IoError> {
     let map = core.map(stripe);
-    let filled: SmallVec<[MemberId; 2]> = filled_of(core, map.parity[0]).collect();
-    if written.is_none() && filled.is_empty() {
+    if written.is_none() && filled_of(core, map.parity[0]).next().is_none() {
         return Ok(true);
     }
-    let wanted: SmallVec<[(Unit, Range<MemberSector>); 2]> =
-        std::iter::once(Unit::Parity(0)).chain(written.map(Unit::Data)).map(|unit| (unit, rows.clone())).collect();
-    let Some(read) = read_units(core, map, &wanted, &mut Strips::new()).await else { return Ok(false) };
+    let units = std::iter::once(Unit::Parity(0)).chain(written.map(|(index, _)| Unit::Data(index)));
+    let wanted: SmallVec<[(Unit, Range<MemberSector>); 2]> = units.map(|unit| (unit, rows.clone())).collect();
+    let Some(mut read) = read_units(core, map, &wanted, &mut Strips::new()).await else { return Ok(false) };
     let mut result = Ok(());
-    for member in filled {
-        result = result.and(write_if_other(core, member, rows, &read[0]).await);
-    }
-    if let Some(index) = written {
-        let mut right = Buffer::copy_of(&read[1]);
-        for ((byte, new), held) in right.iter_mut().zip(new_p).zip(&read[0][..]) {
-            *byte ^= new ^ held;
+    if let Some((index, new)) = written {
+        let held = read.pop().expect("both were read");
+        let mut right = Buffer::copy_of(&held);
+        let new = new.map_or(&held[..], |new| new);
+        let right_p = &mut read[0];
+        let block = bytes(core.members.borrow().block_sectors_of_all());
+        for start in (0..held.len()).step_by(block) {
+            let block = start..held.len().min(start + block);
+            let (new, new_p) = (&new[block.clone()], &new_p[block.clone()]);
+            let is_new = held[block.clone()] == *new;
+            let (right, right_p) = (&mut right[block.clone()], &mut right_p[block]);
+            // What each of the two lacks of its new bytes must be the same.
+            let back = if is_new { right.iter_mut().zip(&*right_p) } else { right_p.iter_mut().zip(&*right) };
+            for ((byte, other), sum) in back.zip(new.iter().zip(new_p).map(|(new, new_p)| new ^ new_p)) {
+                *byte = other ^ sum;
+            }
         }
         let targets = core.members.borrow().targets(usize::from(map.data[index]));
         for member in targets {
             result = result.and(write_if_other(core, member, rows, &right).await);
         }
+        core.buffers.give(held);
+        core.buffers.give(right);
+    }
+    let targets = core.members.borrow().targets(usize::from(map.parity[0]));
+    for member in targets {
+        result = result.and(write_if_other(core, member, rows, &read[0]).await);
     }
     read.into_iter().for_each(|buffer| core.buffers.give(buffer));
     result.map(|()| true)
@@ -321,32 +337,62 @@ pub(crate) async fn write_in_place(core: &Core, stripe: u64, rows: &Range<Member
     Ok(())
 }
 
-/// Writes these bytes to a member if it does not hold them. If it cannot take them, the rows become bad blocks.
+/// Runs of blocks in which a member holds other bytes than the right ones (`true`), and those between them.
+fn compared(
+    rows: &Range<MemberSector>,
+    right: &[u8],
+    held: &[u8],
+    block_sectors: u64,
+) -> SmallVec<[(Range<MemberSector>, bool); 4]> {
+    let mut runs: SmallVec<[(Range<MemberSector>, bool); 4]> = SmallVec::new();
+    for block in rows.in_steps(block_sectors) {
+        let place = bytes(block.start - rows.start)..bytes(block.end - rows.start);
+        let is_other = right[place.clone()] != held[place];
+        match runs.last_mut() {
+            Some((run, of_run)) if *of_run == is_other => run.end = block.end,
+            _ => runs.push((block, is_other)),
+        }
+    }
+    runs
+}
+
+/// Writes these bytes to a member where it does not hold them. What it cannot take of them become bad blocks.
 async fn write_if_other(core: &Core, member: MemberId, rows: &Range<MemberSector>, right: &Buffer) -> Result<(), IoError> {
     let read = core.io(std::iter::once(core.read_io(member, rows.start, rows.sectors())).collect()).await;
-    let holds = read.iter().any(|(result, operation)| {
-        let stria_block::Operation::Read { into } = operation else { return false };
-        result.is_ok() && into.first().is_some_and(|bytes| bytes[..] == right[..])
+    let held = read.iter().find_map(|(result, operation)| match operation {
+        Operation::Read { into } if result.is_ok() => into.first(),
+        _ => None,
     });
+    let runs = match held {
+        Some(held) => compared(rows, right, held, core.members.borrow().block_sectors_of_all()),
+        None => std::iter::once((rows.clone(), true)).collect(),
+    };
     core.recycle(read);
-    if holds {
-        // As if they had been written: they may be bad blocks since what it holds counted for nothing (R47).
-        core.mark_good(member, rows);
-        return Ok(());
+    let mut other: SmallVec<[Range<MemberSector>; 4]> = SmallVec::new();
+    for (run, is_other) in runs {
+        match is_other {
+            true => other.push(run),
+            // As if it had been written: it may be bad blocks since what the member holds counted for nothing (R47).
+            false => core.mark_good(member, &run),
+        }
     }
     let data = Buffer::copy_of(right).freeze();
-    let write: MemberIo = write_io(member, rows.start, data, false);
-    for (result, _) in core.io(std::iter::once(write).collect()).await {
+    let write = |other: &Range<MemberSector>| {
+        let (start, sectors) = (other.start - rows.start, other.sectors());
+        write_io(member, other.start, data.slice(bytes(start), bytes(sectors)), false)
+    };
+    let wrote = core.io(other.iter().map(write).collect()).await;
+    for (rows, (result, _)) in other.into_iter().zip(wrote) {
         match result {
             Ok(()) => {}
             Err(error) if is_no_space(&error) => {
                 // The client's write may have met it long ago.
                 let _ = core.meet_no_space(member, &error);
-                mark_half_written(core, member, rows.clone(), BadCause::NoSpace).await?;
+                mark_half_written(core, member, rows, BadCause::NoSpace).await?;
             }
             Err(error) => {
                 if !core.fail_member(member, &format!("write failed: {error}")) {
-                    mark_half_written(core, member, rows.clone(), BadCause::Lost).await?;
+                    mark_half_written(core, member, rows, BadCause::Lost).await?;
                 }
             }
         }

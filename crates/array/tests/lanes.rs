@@ -196,9 +196,7 @@ fn an_array_whose_lanes_have_dropped_too_much_says_yes_to_nothing() {
 /// Its own members took it, and the drops were durable before it ended.
 #[test]
 fn a_write_under_way_when_lanes_have_dropped_too_much_fails() {
-    for (level, slots, victims) in
-        [(Level::Raid5, 5, &[2, 3][..]), (Level::Raid6, 7, &[1, 2, 3]), (Level::Raid10, 4, &[2, 3])]
-    {
+    for (level, slots, victims) in [(Level::Raid5, 5, &[2, 3][..]), (Level::Raid6, 7, &[1, 2, 3]), (Level::Raid10, 4, &[2, 3])] {
         for seed in 0..8 {
             let geometry = Geometry::new(level, level.default_layout(), 16, &vec![256; slots]).expect("good");
             let mut world = World::on_lanes(geometry, 0, seed, None, Synced::All, victims.len() + 1);
