@@ -132,6 +132,8 @@ pub struct ArrayConfig {
     pub log: Option<LogConfig>,
     /// The log records that a crash left and that still count.
     pub replay: Vec<LogRecord>,
+    /// Members in sync whose logs cannot be read: what records they held is not known (R29).
+    pub lost_logs: Vec<MemberId>,
     /// Refuse all writes. An array planned from its drives begins so, since several lanes bind it and its spans one after another. Once
     /// all have, [`Engine::set_read_only`](crate::Engine::set_read_only) lifts it for an array that is served writable.
     pub read_only: bool,
@@ -151,6 +153,7 @@ impl ArrayConfig {
             intent: None,
             log: None,
             replay: Vec::new(),
+            lost_logs: Vec::new(),
             read_only: false,
         }
     }

@@ -101,7 +101,8 @@ impl Engine {
             core.ready.spawn(async move { logs.log_flush_forever().await });
         }
         if replays {
-            core.ready.spawn(crate::replay::replay(Rc::clone(&core), replay, has_unsynced_slots(config)));
+            let lost_logs = config.lost_logs.clone();
+            core.ready.spawn(crate::replay::replay(Rc::clone(&core), replay, lost_logs, has_unsynced_slots(config)));
         }
         let limits = array_limits(config, member_limits);
         core.steering.set_target(Some(LatencyTarget::usual(limits.rotational)));

@@ -1,7 +1,8 @@
 //! Replay: computes what the log records of the last run demand, and writes it before anything relies on parity.
 //!
 //! For each row one record counts: the newest that every in-sync parity member has. A record that one of them lacks was not
-//! durable, so its write had not begun (R29). First everything is computed into an overlay, which corrects what is read from
+//! durable, so its write had not begun (R29). A log that cannot be read says nothing: parity on its member is computed from the
+//! other strips, where another parity has a record. First everything is computed into an overlay, which corrects what is read from
 //! members: new data where records hold it, and the parity that follows. Nothing is written so far, so a read-only array can be
 //! read. Once it may be written to, the overlay goes to the members, always the same bytes: replay may be interrupted
 //! and repeated any number of times, also with a member less.
@@ -15,10 +16,10 @@ use crate::lock::Mode;
 use crate::log::{ReplayHolders, StartStage, has_stayed};
 use crate::log_record::{BAND_SECTORS, LogRecord};
 use crate::member_requests::{Batch, write_io};
-use crate::parity_code::{Found, Unit, code_strips};
-use crate::parity_io::{alike_sectors, presences, read_units};
+use crate::parity_code::{Found, Unit, code_strips, computed_parity};
+use crate::parity_io::{PAGE_SECTORS, alike_sectors, presences, read_units, reconstruct};
 use crate::plan::{Presence, Strips};
-use crate::{Flaw, MemberSector, StripSector, StripeMap, SyncSector};
+use crate::{Flaw, MemberId, MemberSector, StripSector, StripeMap, SyncSector};
 use over::{Newest, Over};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -34,21 +35,22 @@ const REFUSAL_PAUSE: Nanos = 1_000_000_000;
 /// After so many the array becomes read-only.
 const REFUSALS_MAX: u32 = 5;
 
-/// Replays the records of the last run, then lets the array be read and, if it may be written to, written. `unsynced`: some slot
-/// is empty, rebuilding, or has a replacement.
-pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, unsynced: bool) {
+/// Replays the records of the last run, then lets the array be read and, if it may be written to, written. `lost_logs`: as
+/// [`lost_logs`](crate::ArrayConfig::lost_logs). `unsynced`: some slot is empty, rebuilding, or has a replacement.
+pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lost_logs: Vec<MemberId>, unsynced: bool) {
     let mut stripes: BTreeMap<u64, Vec<LogRecord>> = BTreeMap::new();
     for record in records {
         stripes.entry(record.stripe).or_default().push(record);
     }
     // A member that is dropped from now on was present when the records were read, so its records count.
-    let pieces: Vec<Piece> = stripes.iter().flat_map(|(&stripe, records)| pieces(&core, stripe, records)).collect();
+    let pieces: Vec<Piece> = stripes.iter().flat_map(|(&stripe, records)| pieces(&core, stripe, records, &lost_logs)).collect();
     let holders: Vec<ReplayHolders> = pieces.iter().map(|piece| piece.replay_holders(&core)).collect();
     core.log.overlay.set_holders(holders.iter().cloned());
     // R30: a superblock update that drops a member may wait until this is known.
     core.log.stage_changed.wake_all(&core.ready);
     for piece in &pieces {
         compute_rows(&core, piece, piece.rows.clone()).await;
+        compute_parity_without_log(&core, piece).await;
     }
     core.log.enter(StartStage::Readable, &core.ready);
     core.ready.until(&core.sweep_changed, || !core.run.is_read_only()).await;
@@ -137,10 +139,12 @@ fn give_up(core: &Core, error: &IoError) {
 struct Piece<'a> {
     stripe: u64,
     rows: Range<StripSector>,
-    /// The record of each parity, of the newest write that all parities have one of. Empty: there is none.
+    /// The record of each of `parities`, of the newest write that all of them have one of. Empty: there is none.
     newest: Newest<'a>,
-    /// The parities whose members were in sync at the start.
+    /// The parities whose members were in sync at the start, and have a log or at least this record.
     parities: Strips,
+    /// The other parities whose members were in sync: their log is lost.
+    without_log: Strips,
 }
 
 impl Piece<'_> {
@@ -152,7 +156,7 @@ impl Piece<'_> {
     }
 }
 
-fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'a>> {
+fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord], lost_logs: &[MemberId]) -> Vec<Piece<'a>> {
     let mut over = Over::default();
     let mut pieces = Vec::new();
     over.walk(records, |rows, over| {
@@ -161,24 +165,33 @@ fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord]) -> Vec<Piece<'
             while next < band.end {
                 // R34: what a bad block hides says nothing about the rows beside it.
                 let rows = next.run(alike_sectors(core, &core.geometry.rows_of_strip(stripe, &(next..band.end))));
-                let parities = parities_in_sync(core, stripe, &rows);
+                let [parities, lost] = parities_in_sync(core, stripe, &rows, lost_logs);
                 next = rows.end;
-                pieces.push(Piece { stripe, rows, newest: over.newest(&parities), parities });
+                // What can still be read of lost logs counts where there is no other.
+                let newest = if parities.is_empty() { over.newest_of_any(&lost) } else { over.newest(&parities) };
+                let is_told = |parity: &usize| newest.iter().any(|record| record.parity == *parity);
+                let (told, without_log) = lost.into_iter().partition(is_told);
+                let parities = if parities.is_empty() { told } else { parities };
+                pieces.push(Piece { stripe, rows, newest, parities, without_log });
             }
         }
     });
     pieces
 }
 
-/// The parities whose members' logs count for these rows. A bad block takes nothing from a member's log.
-fn parities_in_sync(core: &Core, stripe: u64, rows: &Range<StripSector>) -> Strips {
+/// The parities whose members' logs count for these rows, and those whose logs are lost. A bad block takes nothing from a member's
+/// log.
+fn parities_in_sync(core: &Core, stripe: u64, rows: &Range<StripSector>, lost_logs: &[MemberId]) -> [Strips; 2] {
     let (members, map) = (core.members.borrow(), core.map(stripe));
     let end = core.geometry.rows_of_strip(stripe, rows).end;
-    let is_in_sync = |&index: &usize| {
-        let member = members.slots()[usize::from(map.parity[index])].member;
-        member.is_some_and(|member| members.get(member).config.recovered.covers(end))
-    };
-    (0..map.parity.len()).filter(is_in_sync).collect()
+    let mut parities = [Strips::new(), Strips::new()];
+    for index in 0..map.parity.len() {
+        let Some(member) = members.slots()[usize::from(map.parity[index])].member else { continue };
+        if members.get(member).config.recovered.covers(end) {
+            parities[usize::from(lost_logs.contains(&member))].push(index);
+        }
+    }
+    parities
 }
 
 /// The part of a record's bytes that covers `rows`.
@@ -260,6 +273,34 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<StripSector>) 
         }
         found.recycle(core);
         return;
+    }
+}
+
+/// Computes parity that has no record because its member's log is lost, into the overlay: from what the other strips of the stripe
+/// hold now. Otherwise a strip that is lost later could be recovered from parity as the crash has left it.
+async fn compute_parity_without_log(core: &Core, piece: &Piece<'_>) {
+    if piece.newest.is_empty() || piece.without_log.is_empty() {
+        return;
+    }
+    let map = core.map(piece.stripe);
+    let untrusted: Strips = piece.without_log.iter().map(|&parity| usize::from(map.parity[parity])).collect();
+    // Page by page, as beside an unreadable sector others are good.
+    for rows in core.geometry.rows_of_strip(piece.stripe, &piece.rows).in_steps(PAGE_SECTORS) {
+        let mut data: SmallVec<[Buffer; 8]> = SmallVec::new();
+        for index in 0..map.data.len() {
+            match reconstruct(core, piece.stripe, index, &rows, &mut untrusted.clone()).await {
+                Ok(buffer) => data.push(buffer),
+                Err(_) => break,
+            }
+        }
+        if data.len() == map.data.len() {
+            for (parity, buffer) in computed_parity(core, map, &data).into_iter().enumerate() {
+                if piece.without_log.contains(&parity) {
+                    core.log.overlay.insert(usize::from(map.parity[parity]), rows.start, buffer.freeze());
+                }
+            }
+        }
+        data.into_iter().for_each(|buffer| core.buffers.give(buffer));
     }
 }
 

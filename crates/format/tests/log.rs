@@ -252,6 +252,71 @@ fn a_lane_whose_records_a_drive_lost_takes_no_others_along() {
     assert!(sentence.contains("not stopped cleanly"), "{sentence}");
 }
 
+/// Regression: one unreadable sector in one member's log voided the records of all members, without a word.
+#[test]
+fn a_log_that_cannot_be_read_takes_no_other_along() {
+    let (mut drives, recorder, _) = begun(2);
+    let mut lanes = lanes(2, &recorder);
+    let first = append(&mut lanes[1], 0, 1, 1, 1).start_sector.get();
+    let kept = [append(&mut lanes[0], 2, 0, 1, 1), append(&mut lanes[0], 0, 3, 2, 1), append(&mut lanes[1], 2, 4, 2, 1)];
+    apply(&mut drives, &kept);
+    assert_eq!(replayed(&drives), [(3, 2), (0, 1), (4, 2)]);
+    let head = recorder.superblock().header.data_offset / 8 * 8 - 8;
+    // The head; then a sector of the second lane's part.
+    for (sector, left) in [(head, &[(0, 1), (4, 2)][..]), (first, &[(0, 1), (3, 2), (4, 2)])] {
+        let mut drives = drives.clone();
+        drives[0].bad.insert(sector);
+        let start = started(&drives, &Options::default());
+        let records: Vec<_> = start.config.replay.iter().map(|record| (record.stripe, record.number)).collect();
+        assert_eq!((&records[..], &start.config.lost_logs[..]), (left, &[MemberId(0)][..]), "sector {sector}");
+        assert_eq!(start.config.synced, Synced::up_to(0), "what no log names is resynced");
+        assert!(start.warnings[0].contains("the write log of drive0 cannot be read"), "{:?}", start.warnings);
+        let sentence = refused(&without(&drives, &[1]), &Options::default());
+        assert!(sentence.contains("not stopped cleanly"), "{sentence}");
+    }
+}
+
+/// As long as a stripe has a parity whose member's log can be read, a crash harms nothing that was not being written, and the next
+/// members that are lost harm nothing.
+#[test]
+fn a_lost_log_counts_as_much_as_a_lost_member() {
+    for missing in [None, Some(0), Some(3)] {
+        let (level, count, sectors) = (Level::Raid6, 5, STRIPES * STRIP * 3);
+        let mut create = request(level, level.default_layout(), count, 0, DRIVE_SECTORS);
+        create.strip_sectors = STRIP;
+        let mut array = Running::start(&carry_out(&create).0, u64::MAX, false);
+        array.write(0, &pattern(0, sectors, 1));
+        let drives = without(&array.stop(), missing.as_slice());
+        let written = |left: u64| {
+            let mut array = Running::start(&drives, left, false);
+            array.write(6, &pattern(6, 4, 2));
+            array.write(30, &pattern(30, 2, 2));
+            array
+        };
+        let total = u64::MAX - written(u64::MAX).left.get();
+        for cut in (5..=total).step_by(3) {
+            let crashed = written(cut).drives();
+            for lost in 0..crashed.len() {
+                let head = crashed[lost].candidate().found.expect("a member").superblock.header.data_offset / 8 * 8 - 8;
+                let mut crashed = crashed.clone();
+                crashed[lost].bad.insert(head);
+                let mut array = Running::start(&crashed, u64::MAX, false);
+                let first = array.read_all(sectors);
+                let replayed = array.drives();
+                for later in losses(replayed.len(), 2 - usize::from(missing.is_some())) {
+                    let found = Running::start(&without(&replayed, &later), 0, true).read_all(sectors);
+                    let place = format!("without {missing:?}, cut after {cut} of {total} sectors, log {lost} lost, then {later:?}");
+                    for (sector, (found, first)) in (0..sectors).zip(found.chunks(512).zip(first.chunks(512))) {
+                        let in_flight = (6..10).contains(&sector) || (30..32).contains(&sector);
+                        let good = found == pattern(sector, 1, 1) || in_flight && found == pattern(sector, 1, 2);
+                        assert!(good && found == first, "{place}: sector {sector}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_member_that_returns_within_a_session_begins_a_new_incarnation_on_every_lane() {
     let (mut drives, mut recorder, mut state) = begun(2);

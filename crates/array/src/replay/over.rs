@@ -66,6 +66,13 @@ impl<'a> Over<'a> {
         self.records.range((number, parity, 0)..=(number, parity, usize::MAX)).next().map(|(_, record)| *record)
     }
 
+    /// As [`Over::newest`], of parities of which some have lost records: those of the newest write of which one has one.
+    pub fn newest_of_any(&self, parities: &Strips) -> Newest<'a> {
+        let newest = parities.iter().filter_map(|&parity| self.complete[1 << parity].last().copied()).max();
+        let of = |number: u64| parities.iter().filter_map(|&parity| self.first(number, parity)).collect();
+        newest.map(of).unwrap_or_default()
+    }
+
     /// R29: the records that count here, where these parities are present: those of the newest write of which each has one.
     pub fn newest(&self, parities: &Strips) -> Newest<'a> {
         let set = parities.iter().fold(0, |set, parity| set | 1 << parity);

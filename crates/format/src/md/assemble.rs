@@ -10,7 +10,7 @@
 
 use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
 use super::counts;
-use super::log::{FoundLog, LogSpace, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
+use super::log::{FoundLog, FoundPart, LogSpace, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
 use super::member::{Candidate, Member};
 use super::ppl::{self, FoundPpl, PplLocation};
 use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, returnable};
@@ -667,6 +667,8 @@ impl Sorter<'_> {
         self.refuse_write_behind(found, bitmap.as_ref(), resync_sector)?;
         let intent = bitmap.as_mut().map(|bitmap| self.intent(bitmap, resync_sector));
         let participants = self.participants(found, &log, bitmap.is_some());
+        let place = |drive: &usize| participants.drives.iter().position(|known| known == drive);
+        let lost_logs = log.lost.iter().filter_map(place).map(MemberId).collect();
         let checksums = found.iter().any(|found| participants.drives.contains(&found.drive) && found.member.checksums.is_some());
         let recorder = MdRecorder::new(participants.keepers, self.freshest.clone(), bitmap, self.keeping(&log), checksums);
         let newest_only = self.freshest.ppl().is_some();
@@ -685,6 +687,7 @@ impl Sorter<'_> {
                 newest_only,
             }),
             replay: log.records,
+            lost_logs,
             read_only: options.read_only,
         };
         Ok(Start { config, drives: participants.drives, recorder, warnings })
@@ -745,6 +748,9 @@ impl Sorter<'_> {
                 return Err(self.error(AssembleErrorKind::Damaged, reason));
             }
             warnings.push(format!("{what}; started without it, and {meaning}"));
+        }
+        if !self.freshest.clean() && self.freshest.utime_micros() != 0 {
+            warnings.extend(found.iter().filter(|found| self.is_filled(found)).filter_map(lost_log_words));
         }
         Ok(log)
     }
@@ -1117,19 +1123,25 @@ impl Sorter<'_> {
     /// The contents of the logs of the in-sync members together. `trusted`: no stale member was taken for one in sync.
     fn log<'a>(&self, found: &[Found<'a>], level: Level, trusted: bool) -> LastLog {
         let filled = found.iter().filter(|found| self.is_filled(found));
-        let logs: Vec<Option<&FoundLog>> = filled.map(|found| found.member.log.as_ref()).collect();
-        let off = logs.iter().flatten().any(|log| log.off);
+        // R29: a log that cannot be read says nothing. Its member's data is all there.
+        let is_lost = |found: &&Found| found.member.log.as_ref().is_some_and(|log| log.unreadable.is_some());
+        let (lost, readable): (Vec<&Found>, Vec<&Found>) = filled.partition(is_lost);
+        let logs: Vec<Option<&FoundLog>> = readable.iter().map(|found| found.member.log.as_ref()).collect();
+        let of_lost = || lost.iter().filter_map(|found| found.member.log.as_ref());
+        let off = logs.iter().flatten().copied().chain(of_lost()).any(|log| log.off);
         let tag = self.freshest.utime_micros();
         let speaks = |log: &Option<&FoundLog>| log.is_some_and(|log| log.speaks_for(tag) && !log.off);
         if level.parity_count() == 0 || !trusted || !logs.iter().all(speaks) || logs.is_empty() {
             return LastLog { off, ..LastLog::default() };
         }
         // A session that had just begun has no records, and those of the one before count no more.
-        let session = logs.iter().flatten().map(|log| log.session.number).max().unwrap_or(0);
+        let session = logs.iter().flatten().copied().chain(of_lost()).map(|log| log.session.number).max().unwrap_or(0);
+        // Where more parities lack their records than stripes can spare, some rows are named by none.
+        let spare_count = level.parity_count().checked_sub(self.not_in_sync().len() + lost.len());
         if logs.iter().flatten().any(|log| log.is_excessive) {
             return LastLog { off, excess: Some(format!("more than {RECORDS_MAX} records")), ..LastLog::default() };
         }
-        let is_complete = !logs.iter().flatten().any(|log| log.is_damaged());
+        let is_complete = spare_count.is_some() && !logs.iter().flatten().any(|log| log.is_damaged());
         let of_session: Vec<&FoundLog> = logs.into_iter().flatten().filter(|log| log.session.number == session).collect();
         // A log that was not read is none without records.
         let is_complete = is_complete && of_session.iter().all(|log| !log.parts.is_empty());
@@ -1151,6 +1163,9 @@ impl Sorter<'_> {
             // A damaged part voids the records of its lane on all members, and of no other lane.
             let sound = |log: &&'a FoundLog| log.parts.get(lane).filter(|part| !part.damaged);
             let Some(parts) = of_session.iter().map(sound).collect::<Option<Vec<_>>>() else { continue };
+            // What can be read of a lost log is all that is left of writes without another parity member.
+            let of_lost = of_lost().filter(|log| log.session.number == session);
+            let parts: Vec<&FoundPart> = parts.into_iter().chain(of_lost.filter_map(|log| sound(&log))).collect();
             let retired_below = parts.iter().map(|part| part.retired_below).max().unwrap_or(0);
             let of_lane = parts.into_iter().chain(theirs.iter().filter_map(sound)).flat_map(|part| &part.records);
             records.extend(of_lane.filter(|record| record.number >= retired_below).cloned());
@@ -1160,7 +1175,8 @@ impl Sorter<'_> {
             let excess = format!("{} records, and {} MiB to be replayed", records.len(), replay_sectors >> 11);
             return LastLog { off, excess: Some(excess), ..LastLog::default() };
         }
-        LastLog { off, is_complete, makes_consistent: false, silent, excess: None, records }
+        let lost = lost.into_iter().map(|found| found.drive).collect();
+        LastLog { off, is_complete, makes_consistent: false, silent, lost, excess: None, records }
     }
 
     /// The contents of the partial parity logs of the members together, if the array was not stopped cleanly.
@@ -1231,6 +1247,8 @@ struct LastLog {
     makes_consistent: bool,
     /// Drives that were being rebuilt and kept no records of their own: what they hold may have been torn.
     silent: Vec<usize>,
+    /// Drives in sync whose log cannot be read.
+    lost: Vec<usize>,
     /// The amount by which it exceeds the limits of replay, in words.
     excess: Option<String>,
     records: Vec<LogRecord>,
@@ -1248,6 +1266,16 @@ fn suffices(geometry: &Geometry, in_sync: &[bool]) -> bool {
         }),
         _ => lost <= geometry.losses_survived() && (lost == 0 || geometry.level().is_redundant()),
     }
+}
+
+/// What a start without a member's log means; `None`: the log could be read.
+fn lost_log_words(found: &Found) -> Option<String> {
+    let error = found.member.log.as_ref()?.unreadable.as_ref()?;
+    Some(format!(
+        "the write log of {} cannot be read ({error}): writes that were acknowledged and not flushed are gone where no other log has \
+         them; see `stria health`, and replace the drive if it has more such sectors",
+        found.candidate.name
+    ))
 }
 
 fn list(slots: &[usize]) -> String {

@@ -125,7 +125,9 @@ fn array_state(superblock: &Superblock) -> String {
 pub fn write_log(candidate: &Candidate) -> Option<String> {
     let Ok(member) = &candidate.found else { return None };
     let log = member.log.as_ref()?;
-    Some(if log.off {
+    Some(if let Some(error) = &log.unreadable {
+        format!("unreadable: {error}")
+    } else if log.off {
         "switched off".into()
     } else if !log.speaks_for(member.superblock.utime_micros()) {
         "empty: the array was stopped, or run by other software since".into()

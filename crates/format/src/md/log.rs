@@ -311,6 +311,8 @@ pub struct FoundLog {
     pub parts: Vec<FoundPart>,
     /// It holds more than [`RECORDS_MAX`] records that count, and they were dropped.
     pub(crate) is_excessive: bool,
+    /// The reason why the head or a part cannot be read: which records it held is not known.
+    pub(crate) unreadable: Option<String>,
 }
 
 /// The contents of a part of the ring.
@@ -320,7 +322,7 @@ pub struct FoundPart {
     pub records: Vec<LogRecord>,
     /// The newest append declares all records of this part with smaller numbers retired.
     pub retired_below: u64,
-    /// A valid append is missing: the drive lost a write that it had acknowledged.
+    /// A valid append is missing: the drive lost a write that it had acknowledged. Or the part cannot be read.
     pub damaged: bool,
 }
 
@@ -329,7 +331,10 @@ impl FoundLog {
     /// have missed the update that does (R27). `None`: there is no log, or it is another member's.
     pub(crate) fn read(superblock: &Superblock, space: &LogSpace, read: &mut Read) -> Option<Self> {
         let head_start = space.head_start;
-        let page = read(head_start.get(), PAGE_SECTORS).ok()?;
+        let page = match read(head_start.get(), PAGE_SECTORS) {
+            Ok(page) => page,
+            Err(error) => return Some(Self { unreadable: Some(error.to_string()), ..Self::default() }),
+        };
         let head = LogHead::read(page.get(..LogHead::SIZE_BYTES)?.try_into().expect("cut to size"));
         let header = &superblock.header;
         let mut bare = page.clone();
@@ -357,8 +362,18 @@ impl FoundLog {
         let (salt, bounds) = (salt_of(superblock, head.life), Bounds::of(superblock));
         let mut part = |part: usize| {
             let start = location.part_start(part);
-            let bytes = read((location.ring_start() + start).get(), location.part_sectors).ok()?;
-            Some(FoundPart::scan(&bytes, start, (session.number, &salt, &bounds), head.sequence_from))
+            let (first, sectors) = ((location.ring_start() + start).get(), location.part_sectors);
+            let of = (session.number, &salt, &bounds);
+            let error = match read(first, sectors) {
+                Ok(bytes) => return Ok(FoundPart::scan(&bytes, start, of, head.sequence_from).0),
+                Err(error) => error,
+            };
+            let (bytes, unreadable) = read_pages(first, sectors, &mut *read);
+            let (found, newest) = FoundPart::scan(&bytes, start, of, head.sequence_from);
+            match found.damaged || hides_appends(&bytes, newest, &unreadable) {
+                true => Err(error.to_string()),
+                false => Ok(found),
+            }
         };
         if !fits {
             found.parts.push(damaged());
@@ -366,7 +381,10 @@ impl FoundLog {
         }
         let mut record_count = 0;
         for index in 0..location.parts {
-            let part = part(index).unwrap_or_else(damaged);
+            let part = part(index).unwrap_or_else(|error| {
+                found.unreadable = Some(error);
+                damaged()
+            });
             record_count += part.records.len();
             if record_count > RECORDS_MAX {
                 return Some(Self { is_excessive: true, parts: vec![damaged()], ..found });
@@ -405,7 +423,9 @@ pub(crate) fn replay_sectors(record: &LogRecord) -> u64 {
 
 impl FoundPart {
     /// Collects the valid appends of a part that starts at this offset in the ring.
-    fn scan(part: &[u8], start_sector: u64, of: (u64, &[u8; 16], &Bounds), sequence_from: u64) -> Self {
+    ///
+    /// Also returns the page behind the newest one, and whether every append that still counts is there; `None`: there is none at all.
+    fn scan(part: &[u8], start_sector: u64, of: (u64, &[u8; 16], &Bounds), sequence_from: u64) -> (Self, Option<(usize, bool)>) {
         let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();
         let mut contradicts = false;
         let mut page = 0;
@@ -426,10 +446,16 @@ impl FoundPart {
             }
         }
         if contradicts {
-            return Self { damaged: true, ..Self::default() };
+            return (Self { damaged: true, ..Self::default() }, None);
         }
         appends.sort_by_key(|(head, _)| head.sequence);
-        let Some((newest, _)) = appends.last() else { return Self::default() };
+        let Some((newest, _)) = appends.last() else { return (Self::default(), None) };
+        let next = u64::from(newest.start_sector) - start_sector + u64::from(newest.sectors);
+        let mut present: Vec<u64> = appends.iter().map(|(head, _)| head.sequence).collect();
+        present.retain(|sequence| (newest.live_from..=newest.sequence).contains(sequence));
+        present.dedup();
+        let is_whole = present.len() as u64 == newest.sequence.saturating_add(1).saturating_sub(newest.live_from);
+        let newest_end = Some(((next / PAGE_SECTORS) as usize, is_whole));
         let (live_from, retired_below) = (newest.live_from, newest.retired_below);
         let sure_below = newest.sequence.saturating_sub(newest.unsure_count.into());
         let mut sure: Vec<u64> = appends.iter().map(|(head, _)| head.sequence).collect();
@@ -438,8 +464,41 @@ impl FoundPart {
         sure.dedup();
         let live = appends.into_iter().filter(|(head, _)| head.sequence >= live_from);
         let records = live.flat_map(|(_, records)| records).filter(|record| record.number >= retired_below);
-        Self { records: records.collect(), retired_below, damaged: sure.len() as u64 != sure_below.saturating_sub(live_from) }
+        let damaged = sure.len() as u64 != sure_below.saturating_sub(live_from);
+        (Self { records: records.collect(), retired_below, damaged }, newest_end)
     }
+}
+
+/// A part of the ring, page by page, with zeros for pages that cannot be read. Also which these are.
+fn read_pages(first: u64, sectors: u64, read: &mut Read) -> (Vec<u8>, Vec<usize>) {
+    let (mut bytes, mut unreadable) = (Vec::with_capacity(sectors as usize * 512), Vec::new());
+    for page in 0..(sectors / PAGE_SECTORS) as usize {
+        match read(first + page as u64 * PAGE_SECTORS, PAGE_SECTORS) {
+            Ok(found) => bytes.extend_from_slice(&found),
+            Err(_) => {
+                unreadable.push(page);
+                bytes.resize(bytes.len() + PAGE_BYTES, 0);
+            }
+        }
+    }
+    (bytes, unreadable)
+}
+
+/// True if pages that cannot be read may hold an append that counts. `newest`: as [`FoundPart::scan`] returns it.
+///
+/// The first append of a session is at the start of its part, and each other one behind the one before, or at the start again.
+fn hides_appends(part: &[u8], newest: Option<(usize, bool)>, unreadable: &[usize]) -> bool {
+    let (next, is_whole) = newest.unwrap_or((0, true));
+    let pages = part.len() / PAGE_BYTES;
+    // The bytes of an append whose head can be read.
+    let reaches = |start: usize| {
+        let page = &part[start * PAGE_BYTES..];
+        let head = AppendHead::read(page[..AppendHead::SIZE_BYTES].try_into().expect("cut to size"));
+        let end = start.saturating_add((u64::from(head.sectors) / PAGE_SECTORS).max(1) as usize);
+        let end = if head.magic == APPEND_MAGIC { end } else { start + 1 };
+        unreadable.iter().any(|page| (start..end).contains(page))
+    };
+    !is_whole || [next, 0].into_iter().filter(|&start| start < pages).any(reaches)
 }
 
 /// Bounds for what records may name, from the superblock of their member. The engine trusts records.
@@ -874,12 +933,50 @@ mod tests {
 
         let end = bytes((bench.location.ring_start() + bench.location.part_start(1)).get());
         let mut read = |start: u64, sectors: u64| match bytes(start) < end {
-            true if sectors > PAGE_SECTORS => Err(stria_block::IoError::new(stria_block::ErrorKind::Medium, "medium error")),
-            _ => Ok(bench.drive[bytes(start)..][..bytes(sectors)].to_vec()),
+            true => Err(stria_block::IoError::new(stria_block::ErrorKind::Medium, "medium error")),
+            false => Ok(bench.drive[bytes(start)..][..bytes(sectors)].to_vec()),
         };
         let found = FoundLog::read(&bench.superblock, &bench.space(), &mut read).expect("there is a log");
         let damaged: Vec<bool> = found.parts.iter().map(|part| part.damaged).collect();
         assert_eq!(damaged, [true, true, false], "the first one cannot be read");
+        assert!(found.unreadable.is_some_and(|error| error.contains("medium error")));
+    }
+
+    /// An unreadable sector counts only where an append that counts may lie.
+    #[test]
+    fn an_unreadable_page_hides_only_what_may_lie_there() {
+        let mut bench = Bench::new(1);
+        bench.write_head();
+        let mut ring = Ring::default();
+        let retired = AppendTerms { retired_below: 3, free_below: 0, unsure_count: 0 };
+        let mut ranges = vec![bench.append_bare((0, &mut ring), 1), bench.append_bare((0, &mut ring), 2)];
+        ranges.push(bench.append((0, &mut ring), Some((3, 16)), retired).expect("there is space"));
+        ranges.push(bench.append((0, &mut ring), Some((4, 8)), retired).expect("there is space"));
+        let page_of = |byte: usize| byte / PAGE_BYTES * PAGE_BYTES;
+        let ring_end = bytes(bench.location.head_start.get());
+        // Two that are retired, at the start, where the next round may begin; a head and bytes of two that count; the page behind them; a
+        // page further on.
+        let places = [
+            (ranges[0].start, true),
+            (ranges[1].start, false),
+            (ranges[2].start, true),
+            (ranges[2].end - 1, true),
+            (ranges[3].end - 1, true),
+            (ranges[3].end, true),
+            (ranges[3].end + PAGE_BYTES, false),
+            (ring_end - PAGE_BYTES, false),
+        ];
+        for (place, is_lost) in places {
+            let bad = page_of(place)..page_of(place) + PAGE_BYTES;
+            let mut read = |start: u64, sectors: u64| match bytes(start) < bad.end && bad.start < bytes(start + sectors) {
+                true => Err(stria_block::IoError::new(stria_block::ErrorKind::Medium, "medium error")),
+                false => Ok(bench.drive[bytes(start)..][..bytes(sectors)].to_vec()),
+            };
+            let found = FoundLog::read(&bench.superblock, &bench.space(), &mut read).expect("there is a log");
+            assert_eq!(found.unreadable.is_some(), is_lost, "page at {place} of {ranges:?}");
+            let expected = if is_lost { vec![] } else { vec![3, 4] };
+            assert_eq!(numbers(&found.parts[0]), expected, "page at {place} of {ranges:?}");
+        }
     }
 
     /// The format from before rings had parts and incarnations.

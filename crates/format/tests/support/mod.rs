@@ -4,7 +4,7 @@
 pub mod firmware;
 pub mod running;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use stria_array::{
     ArrayConfig, ArrayState, Layout, Level, MemberConfig, MemberId, MemberProgress, MetadataWrite, Recorder, SlotState, Synced,
 };
@@ -21,16 +21,18 @@ pub struct MemoryDrive {
     pub size_sectors: u64,
     pub sectors: BTreeMap<u64, [u8; 512]>,
     pub broken: bool,
+    /// Sectors that cannot be read until they are written.
+    pub bad: BTreeSet<u64>,
 }
 
 impl MemoryDrive {
     pub fn new(index: usize, size_sectors: u64) -> Self {
-        Self { name: format!("drive{index}"), size_sectors, sectors: BTreeMap::new(), broken: false }
+        Self { name: format!("drive{index}"), size_sectors, sectors: BTreeMap::new(), broken: false, bad: BTreeSet::new() }
     }
 
     pub fn read(&self, start: u64, count: u64) -> Result<Vec<u8>, IoError> {
         assert!(start + count <= self.size_sectors, "read beyond the end: {start} + {count} of {}", self.size_sectors);
-        if self.broken {
+        if self.broken || self.bad.range(start..start + count).next().is_some() {
             return Err(IoError::new(ErrorKind::Medium, "medium error"));
         }
         let mut bytes = vec![0; (count * 512) as usize];
@@ -44,6 +46,7 @@ impl MemoryDrive {
         assert_eq!(bytes.len() % 512, 0);
         for (index, sector) in bytes.chunks_exact(512).enumerate() {
             assert!(start + (index as u64) < self.size_sectors, "write beyond the end");
+            self.bad.remove(&(start + index as u64));
             // Zeros take no memory: else a rebuild of gigabytes of them could not be told from a start that takes as much.
             match sector.iter().all(|byte| *byte == 0) {
                 true => drop(self.sectors.remove(&(start + index as u64))),
