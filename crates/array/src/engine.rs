@@ -598,7 +598,8 @@ async fn flush_all(core: &Core) -> Result<(), IoError> {
     // What was written over bad blocks must be readable after a power cut.
     core.metadata.bad_blocks_written(&core.ready).await;
     let listed = core.bad_blocks_are_listed("flush");
-    let result = core.flush_volatile().await.and(listed).and_then(|()| core.no_space.take_unflushed());
+    let result = core.flush_volatile().await.and(listed).and_then(|()| core.no_space.report_lost(reported_count));
+    let reported_count = core.no_space.reported_count();
     core.wait_for_ack_barrier().await;
     result.and(core.drops_are_recorded("flush"))
 }
@@ -662,5 +663,5 @@ async fn stop(core: &Core, sweeper: &Sweeper) -> Result<(), IoError> {
     }
     sweeper.set_stopped();
     // What an earlier flush has kept for the next one is told now at the latest.
-    result.and(core.run.take_flush_error()).and(core.no_space.take_unflushed())
+    result.and(core.run.take_flush_error()).and(core.no_space.report_lost(core.no_space.reported_count()))
 }

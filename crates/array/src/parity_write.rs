@@ -194,7 +194,7 @@ async fn finish(
     if let Err(first) = &result {
         let no_space = is_no_space(first) && behind.is_none();
         if behind.is_some() {
-            core.no_space.fail_next_flush(first);
+            core.no_space.fail_flushes(first);
         }
         for part in parts.iter().filter(|_| no_space) {
             let rows = rows(core, stripe, part);

@@ -15,8 +15,11 @@ const CAREFUL_FOR: Nanos = 60_000_000_000;
 pub(crate) struct NoSpace {
     /// Until then other members may have no space either.
     careful_until: Cell<Nanos>,
-    /// A write-behind could not be brought to its place: the next flush reports it.
-    unflushed: RefCell<Option<IoError>>,
+    /// The last error of a write-behind that could not be brought to its place, and their number.
+    lost: RefCell<Option<IoError>>,
+    lost_count: Cell<u64>,
+    /// How many of them a flush has reported.
+    reported_count: Cell<u64>,
     /// Some member is a file with holes.
     is_expected: Cell<bool>,
     /// Some member is a file: what it unmaps becomes a hole.
@@ -58,9 +61,16 @@ impl NoSpace {
         }
     }
 
-    /// A write-behind is not in place: the next flush must fail.
-    pub fn fail_next_flush(&self, error: &IoError) {
-        self.unflushed.borrow_mut().get_or_insert_with(|| error.clone());
+    /// A write-behind is not in place: the flushes in flight must fail, or the next one.
+    pub fn fail_flushes(&self, error: &IoError) {
+        *self.lost.borrow_mut() = Some(error.clone());
+        self.lost_count.set(self.lost_count.get() + 1);
+    }
+
+    /// How many lost write-behinds flushes have reported so far. A flush asks as it begins, and passes it to
+    /// [`report_lost`](Self::report_lost) as it ends.
+    pub fn reported_count(&self) -> u64 {
+        self.reported_count.get()
     }
 
     /// Rows of a member are to be filled later.
@@ -98,8 +108,35 @@ impl NoSpace {
         !self.is_expected.get() && !self.is_careful(now)
     }
 
-    /// The error that the next flush must report.
-    pub fn take_unflushed(&self) -> Result<(), IoError> {
-        self.unflushed.borrow_mut().take().map_or(Ok(()), Err)
+    /// The error that a flush must report which began when this many were reported (R49). Another flush may have reported it meanwhile,
+    /// and says nothing for this one.
+    pub fn report_lost(&self, reported_count: u64) -> Result<(), IoError> {
+        if self.lost_count.get() <= reported_count {
+            return Ok(());
+        }
+        self.reported_count.set(self.lost_count.get());
+        self.lost.borrow().clone().map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stria_block::ErrorKind;
+
+    /// Regression: of two flushes in flight only the first to end said that a write was lost.
+    #[test]
+    fn every_flush_reports_a_lost_write_that_was_in_flight_with_it() {
+        let no_space = NoSpace::default();
+        let flushes = [no_space.reported_count(), no_space.reported_count()];
+        no_space.fail_flushes(&IoError::new(ErrorKind::NoSpace, "full"));
+        let later = no_space.reported_count();
+        for begun in flushes.into_iter().chain([later]) {
+            assert!(no_space.report_lost(begun).is_err(), "the write was not reported when this one began");
+        }
+        no_space.report_lost(no_space.reported_count()).expect("it was reported");
+        let next = no_space.reported_count();
+        no_space.fail_flushes(&IoError::new(ErrorKind::NoSpace, "full"));
+        assert!(no_space.report_lost(next).is_err(), "the next write was lost too");
     }
 }
