@@ -594,12 +594,12 @@ async fn flush(core: Rc<Core>, parent: usize) {
 }
 
 async fn flush_all(core: &Core) -> Result<(), IoError> {
+    let reported_count = core.no_space.reported_count();
     core.log.behind.wait_for_present(&core.ready).await;
     // What was written over bad blocks must be readable after a power cut.
     core.metadata.bad_blocks_written(&core.ready).await;
     let listed = core.bad_blocks_are_listed("flush");
     let result = core.flush_volatile().await.and(listed).and_then(|()| core.no_space.report_lost(reported_count));
-    let reported_count = core.no_space.reported_count();
     core.wait_for_ack_barrier().await;
     result.and(core.drops_are_recorded("flush"))
 }

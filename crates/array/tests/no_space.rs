@@ -696,7 +696,7 @@ fn a_write_to_what_a_trim_unmapped_fails_itself_if_there_is_no_space() {
         let config = ArrayConfig { log: Some(log), ..ArrayConfig::optimal("test", geometry) };
         let is_full: Rc<Cell<bool>> = Rc::default();
         let devices = (0..4).map(|_| {
-            let copying = Copying::new(false, &is_full, &Rc::default(), &Rc::default());
+            let copying = Copying::new(false, &is_full, &Rc::default(), &Rc::default(), &Rc::default());
             // The log has its space, behind the data.
             let ram = RamDevice::new(Nowhere::START + 64);
             Box::new(Copying { limits: ram.limits().clone(), ram, full_until: Nowhere::START, ..copying }) as Box<dyn BlockDevice>

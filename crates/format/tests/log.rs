@@ -305,7 +305,8 @@ fn a_lost_log_counts_as_much_as_a_lost_member() {
                 let replayed = array.drives();
                 for later in losses(replayed.len(), 2 - usize::from(missing.is_some())) {
                     let found = Running::start(&without(&replayed, &later), 0, true).read_all(sectors);
-                    let place = format!("without {missing:?}, cut after {cut} of {total} sectors, log {lost} lost, then {later:?}");
+                    let place =
+                        format!("without {missing:?}, cut after {cut} of {total} sectors, log {lost} lost, then {later:?}");
                     for (sector, (found, first)) in (0..sectors).zip(found.chunks(512).zip(first.chunks(512))) {
                         let in_flight = (6..10).contains(&sector) || (30..32).contains(&sector);
                         let good = found == pattern(sector, 1, 1) || in_flight && found == pattern(sector, 1, 2);
