@@ -199,10 +199,10 @@ const PARITY_LAYOUTS: [(ParityLayout, &[&str]); 14] = [
     (ParityLayout::DdfZeroRestart, &["ddf-zero-restart"]),
     (ParityLayout::DdfNRestart, &["ddf-n-restart"]),
     (ParityLayout::DdfNContinue, &["ddf-n-continue"]),
-    (ParityLayout::LeftSymmetric6, &["left-symmetric-6"]),
-    (ParityLayout::RightSymmetric6, &["right-symmetric-6"]),
-    (ParityLayout::LeftAsymmetric6, &["left-asymmetric-6"]),
-    (ParityLayout::RightAsymmetric6, &["right-asymmetric-6"]),
+    (ParityLayout::LeftSymmetric6, &["left-symmetric-6", "ls-6"]),
+    (ParityLayout::RightSymmetric6, &["right-symmetric-6", "rs-6"]),
+    (ParityLayout::LeftAsymmetric6, &["left-asymmetric-6", "la-6"]),
+    (ParityLayout::RightAsymmetric6, &["right-asymmetric-6", "ra-6"]),
     (ParityLayout::ParityFirst6, &["parity-first-6"]),
 ];
 
@@ -320,6 +320,17 @@ mod tests {
             let shown = Layout::Parity(layout).to_string();
             assert_eq!(Level::Raid6.parse_layout(&shown), Ok(Layout::Parity(layout)));
         }
+        // mdadm's short names, in any case.
+        for (short, long) in [
+            ("ls-6", "left-symmetric-6"),
+            ("ra-6", "right-asymmetric-6"),
+            ("la", "left-asymmetric"),
+            ("rs-6", "right-symmetric-6"),
+            ("LA-6", "left-asymmetric-6"),
+        ] {
+            assert_eq!(Level::Raid6.parse_layout(short).map(|layout| layout.to_string()), Ok(long.to_owned()));
+        }
+        assert!(Level::Raid5.parse_layout("ls-6").is_err());
         for name in ["n2", "n3", "f2", "o3"] {
             assert_eq!(Level::Raid10.parse_layout(name).expect("known").to_string(), name);
         }

@@ -249,7 +249,7 @@ fn a_lane_whose_records_a_drive_lost_takes_no_others_along() {
     assert_eq!(replayed(&drives), [(1, 1)]);
     assert_eq!(started(&drives, &Options::default()).config.synced, Synced::up_to(0));
     let sentence = refused(&without(&drives, &[2]), &Options::default());
-    assert!(sentence.contains("not stopped cleanly"), "{sentence}");
+    assert!(sentence.contains("not stopped cleanly, and the log on drive0 is damaged"), "{sentence}");
 }
 
 /// Regression: one unreadable sector in one member's log voided the records of all members, without a word.

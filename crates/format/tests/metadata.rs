@@ -240,7 +240,10 @@ fn degraded_array_that_was_not_stopped_is_refused_without_force() {
         drives.remove(2);
         if refuse {
             let sentence = refused(&drives, &Options::default());
-            assert!(sentence.contains("not stopped cleanly") && sentence.contains("slots 2"), "{sentence}");
+            assert!(
+                sentence.contains("not stopped cleanly") && sentence.contains("1 of 4 members is missing or incomplete (slot 2)"),
+                "{sentence}"
+            );
             let start = started(&drives, &forced());
             assert_eq!((start.config.synced, start.warnings.len()), (Synced::All, 1));
             assert_eq!(start.config.suspects_parity, level == Level::Raid6, "P decides, and Q must follow");
@@ -279,7 +282,7 @@ fn too_few_members_are_named_with_their_slots() {
     );
     let mut drives = created(Level::Raid0, 3, 0);
     drives.remove(0);
-    assert!(refused(&drives, &forced()).contains("slots 0"));
+    assert!(refused(&drives, &forced()).contains("1 of 3 members is missing or incomplete (slot 0)"));
 }
 
 #[test]
@@ -306,7 +309,9 @@ fn stale_members_are_taken_with_force_only_and_only_as_many_as_needed() {
         drives[slot] = before[slot].clone();
     }
     let sentence = refused(&drives, &Options::default());
-    assert!(sentence.contains("drive3 (slot 3) missed 4 superblock updates") && sentence.contains("--force"), "{sentence}");
+    assert!(sentence.contains("drive3 (slot 3) missed 4 superblock updates"), "{sentence}");
+    // One is enough.
+    assert!(sentence.ends_with("start with drive2 as it is by --force, which loses what was written without it"), "{sentence}");
     let start = started(&drives, &forced());
     assert_eq!(holders(&start).iter().flatten().count(), 3, "one is enough");
     assert!(start.warnings[0].contains("data that was written meanwhile is lost"));
@@ -376,8 +381,13 @@ fn force_takes_members_that_kept_their_slots_before_those_that_were_dropped() {
                 apply(&mut drives, &start.recorder.record_state(&state, NOW));
             }
             drives[kept] = unwritten;
-            assert!(refused(&drives, &Options::default()).contains("--force"));
-            let holders = holders(&started(&drives, &forced()));
+            let sentence = refused(&drives, &Options::default());
+            let remedy =
+                format!("start with drive{kept} as it is by --force, which tears writes that were in flight, and loses none");
+            assert!(sentence.contains(&remedy), "{sentence}");
+            let start = started(&drives, &forced());
+            assert!(start.warnings[0].contains("it kept its slot"), "{:?}", start.warnings);
+            let holders = holders(&start);
             assert_eq!((holders[dropped], holders[kept]), (None, Some(kept)), "{holders:?}");
         }
     }
@@ -854,4 +864,21 @@ fn what_a_member_that_is_out_asks_for_does_not_keep_the_others_from_starting() {
 
 fn without(drives: &[MemoryDrive], lost: usize) -> Vec<MemoryDrive> {
     drives.iter().enumerate().filter(|(index, _)| *index != lost).map(|(_, drive)| drive.clone()).collect()
+}
+
+/// The refusal named --force although it takes no drive that is too small.
+#[test]
+fn a_refusal_does_not_name_force_where_force_does_not_help() {
+    let mut drives = created(Level::Raid5, 4, 0);
+    drives.remove(3);
+    let mut superblock = drives[2].candidate().found.expect("a member").superblock;
+    superblock.header.data_size = 64;
+    drives[2].write(superblock.start_sector().get(), &superblock.encode());
+    let sentence = refused(&drives, &Options::default());
+    assert!(
+        sentence.contains("2 of 4 members are missing or incomplete (slots 2, 3)") && sentence.contains("too small"),
+        "{sentence}"
+    );
+    assert!(sentence.ends_with("; attach the missing drives") && !sentence.contains("--force"), "{sentence}");
+    assert_eq!(refused(&drives, &forced()), sentence);
 }

@@ -3,7 +3,7 @@
 use crate::{Found, HostError, OpenOptions, PlannedArray, find, find_everywhere};
 use std::collections::HashSet;
 use std::path::PathBuf;
-use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, DriveReport};
+use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, DriveReport, missed};
 use stria_format::md::superblock::Role;
 use stria_format::md::{Verdict, uuid_text};
 
@@ -107,8 +107,9 @@ pub fn stays_out(assembly: &Assembly) -> Vec<String> {
         let name = &drive.name;
         Some(match &drive.verdict {
             Verdict::Away { slot, events_behind, .. } => format!(
-                "{name} (slot {}) missed {events_behind} superblock updates of \"{}\" and stays out; `stria add` brings it back",
+                "{name} (slot {}) {} of \"{}\" and stays out; `stria add` brings it back",
                 slot.map_or("unknown".into(), |slot| slot.to_string()),
+                missed(*events_behind),
                 assembly.name
             ),
             Verdict::Faulty => format!("{name} was failed in \"{}\" and stays out", assembly.name),

@@ -51,7 +51,7 @@ fn left_by_a_crash(config: &ArrayConfig) -> Option<String> {
         (true, Some(_)) => ", and regions marked in its bitmap are resynced",
         (true, None) => ", and it is resynced",
     };
-    let noun = if records == 1 { "record" } else { "records" };
+    let (noun, verb) = if records == 1 { ("record", "is") } else { ("records", "are") };
     let name = &config.name;
-    Some(format!("array \"{name}\" was not stopped cleanly: {records} {noun} of its write log are replayed{resync}"))
+    Some(format!("array \"{name}\" was not stopped cleanly: {records} {noun} of its write log {verb} replayed{resync}"))
 }

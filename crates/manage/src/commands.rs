@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 use stria_array::Level;
 use stria_block::{shown, shown_sentence};
+use stria_format::md::assemble::missed;
 use stria_format::md::{Assembly, Verdict, examine, raw};
 use stria_health::Seat;
 use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, Overwrite, named, refusal, short_name, sort_arguments};
@@ -506,7 +507,8 @@ fn examined_words(view: &ExaminedView) -> String {
         let _ = writeln!(text, "{name:>16} : {}", shown_sentence(&value));
     }
     if let Some(count) = view.bitmap_dirty_count {
-        let _ = writeln!(text, "{:>16} : {count} bits set", "Bitmap");
+        let bits = if count == 1 { "bit" } else { "bits" };
+        let _ = writeln!(text, "{:>16} : {count} {bits} set", "Bitmap");
     }
     if let Some(upper) = &view.span_of {
         let _ = writeln!(text, "{:>16} : {upper}", "Span Of");
@@ -622,7 +624,7 @@ fn verdict_words(verdict: &Verdict) -> String {
             let how = obstacle
                 .as_ref()
                 .map_or("`stria add` brings it back by the bitmap".into(), |why| format!("needs a full rebuild: {why}"));
-            format!("{slot}, missed {events_behind} superblock updates; {how}")
+            format!("{slot}, {}; {how}", missed(*events_behind))
         }
         Verdict::Faulty => "failed in the array".into(),
         Verdict::Unusable { reason } => format!("unusable: {reason}"),

@@ -216,7 +216,7 @@ fn records_of_a_crash_are_told() {
         assert_eq!(client.reply().expect("an answer"), (0, 0));
     }
     serve.kill();
-    let told = |drive: &&&str| place.ok(&["examine", drive]).contains(" 1 records that count");
+    let told = |drive: &&&str| place.ok(&["examine", drive]).contains(" 1 record that counts");
     assert_eq!(drives.iter().filter(told).count(), 1, "the last write was recorded on its parity's member");
     let serve = place.serve(&drives);
     // The log is in use once replay has ended.
@@ -228,7 +228,7 @@ fn records_of_a_crash_are_told() {
     assert!(place.ok(&["examine", drives[0]]).contains("Write Log : empty"));
 }
 
-/// A degraded array that was killed does not start without a log unless it is forced: the blocks written last may be
+/// A degraded array that was killed does not start without a log unless it is forced: what the missing member held may be
 /// reconstructed wrong.
 #[test]
 fn killed_array_without_a_log_is_not_started_degraded_unasked() {
@@ -243,7 +243,10 @@ fn killed_array_without_a_log_is_not_started_degraded_unasked() {
     assert_eq!(client.reply().expect("an answer"), (0, 0));
     serve.kill();
     let before = support::contents(&images);
-    place.run(&["serve", drives[0], drives[1]]).refused(4, &["not stopped cleanly", "--force"]);
+    place.run(&["serve", drives[0], drives[1]]).refused(
+        4,
+        &["1 of 3 members is missing or incomplete (slot 2)", "not stopped cleanly", "no log covers its last writes", "--force"],
+    );
     assert!(before == support::contents(&images), "nothing is written by a refusal");
     let assembled = place.run(&["assemble", drives[0], drives[1]]);
     assert_eq!(assembled.code, 4);

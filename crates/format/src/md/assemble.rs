@@ -663,7 +663,7 @@ impl Sorter<'_> {
             self.take_back(found);
         }
         let log = self.last_log(found, &geometry, options, &mut warnings)?;
-        let (resync_sector, suspects_parity) = self.resync(&log, &geometry, options, &mut warnings)?;
+        let (resync_sector, suspects_parity) = self.resync(found, &log, &geometry, options, &mut warnings)?;
         self.refuse_write_behind(found, bitmap.as_ref(), resync_sector)?;
         let intent = bitmap.as_mut().map(|bitmap| self.intent(bitmap, resync_sector));
         let participants = self.participants(found, &log, bitmap.is_some());
@@ -758,6 +758,7 @@ impl Sorter<'_> {
     /// The start of the resync, and whether parity is suspect outside of the log records.
     fn resync(
         &self,
+        found: &[Found],
         log: &LastLog,
         geometry: &Geometry,
         options: &Options,
@@ -788,18 +789,34 @@ impl Sorter<'_> {
         }
         if !options.force {
             let reason = format!(
-                "{} of {} members are missing or incomplete and the array was not stopped cleanly, so \
-                 that the blocks written last may be reconstructed wrong; attach the missing members (slots {}), \
-                 or accept that with --force",
-                missing.len(),
-                self.slot_count(),
-                list(&missing)
+                "{} missing or incomplete ({}), the array was not stopped cleanly, and {}, so what a missing member held may be \
+                 reconstructed wrong, also data that was not being written; attach the missing members, or accept that with --force",
+                members(missing.len(), self.slot_count()),
+                list(&missing),
+                self.lack_of_log(found)
             );
             return Err(self.error(AssembleErrorKind::DirtyDegraded, reason));
         }
-        warnings.push("started degraded although not stopped cleanly: the blocks written last may be wrong".into());
+        warnings.push(format!(
+            "started degraded although not stopped cleanly, and {}: what a missing member held may be wrong, also data that was not \
+             being written",
+            self.lack_of_log(found)
+        ));
         // R37: of several parities the others follow the first, or a member lost later would be recovered as something else.
         Ok((CLEAN, missing.len() < level.parity_count()))
+    }
+
+    /// The reason why no log makes up for a missing member.
+    fn lack_of_log(&self, found: &[Found]) -> String {
+        let is_damaged = |found: &&Found| {
+            let (log, ppl) = (found.member.log.as_ref(), found.member.ppl.as_ref());
+            self.is_filled(found) && (log.is_some_and(FoundLog::is_damaged) || ppl.is_some_and(|ppl| !ppl.is_sound()))
+        };
+        let damaged: Vec<&str> = found.iter().filter(is_damaged).map(|found| found.candidate.name.as_str()).collect();
+        match damaged.is_empty() {
+            true => "no log covers its last writes".into(),
+            false => format!("the log on {} is damaged", damaged.join(", ")),
+        }
     }
 
     /// Linux acknowledges a write before a write-mostly member has it, where the bitmap allows that many behind. After a crash it
@@ -903,7 +920,7 @@ impl Sorter<'_> {
         if !level.is_redundant() {
             let missing = self.missing_slots();
             if !missing.is_empty() {
-                return Err(self.too_few(&missing, found, "none"));
+                return Err(self.too_few(&missing, found, "none", |slots| slots.iter().all(|&there| there)));
             }
             for found in found {
                 if let Verdict::InSync { slot } = self.verdicts[&found.drive] {
@@ -930,33 +947,46 @@ impl Sorter<'_> {
         (0..self.slot_count()).filter(|&slot| !in_sync[slot]).collect()
     }
 
-    fn too_few(&self, missing: &[usize], found: &[Found], survives: &str) -> AssembleError {
-        let away: Vec<_> = found
+    /// `suffices`: whether members in sync in these slots are enough.
+    fn too_few(&self, missing: &[usize], found: &[Found], survives: &str, suffices: impl Fn(&[bool]) -> bool) -> AssembleError {
+        let mut remedies: Vec<_> = found
             .iter()
             .filter_map(|found| match &self.verdicts[&found.drive] {
                 Verdict::Away { slot: Some(slot), events_behind, .. } => {
-                    Some(format!("{} (slot {slot}) missed {events_behind} superblock updates", found.candidate.name))
+                    Some(format!("{} (slot {slot}) {}", found.candidate.name, missed(*events_behind)))
                 }
                 Verdict::Unusable { reason } => Some(format!("{}: {reason}", found.candidate.name)),
                 _ => None,
             })
             .collect();
-        let remedy = if away.is_empty() {
-            "attach them".to_owned()
-        } else {
-            format!(
-                "{}; attach the missing drives, or use the stale ones with --force, which loses what was written without them",
-                away.join("; ")
-            )
-        };
+        // What --force would take.
+        let (mut slots, mut used) = (self.in_sync_slots(), Vec::new());
+        for (_, slot, found) in self.callable(found) {
+            if !suffices(&slots) && !std::mem::replace(&mut slots[slot], true) {
+                used.push(found);
+            }
+        }
+        remedies.push(match suffices(&slots) {
+            false if remedies.is_empty() => "attach them".to_owned(),
+            false => "attach the missing drives".to_owned(),
+            true => {
+                let names = used.iter().map(|found| found.candidate.name.as_str()).collect::<Vec<_>>().join(", ");
+                // A member that kept its slot took every write that was acknowledged (R6).
+                let cost = match used.iter().all(|found| counts(self.freshest, found)) {
+                    true => "which tears writes that were in flight, and loses none that was acknowledged",
+                    false => "which loses what was written without it",
+                };
+                format!("attach the missing drives, or start with {names} as it is by --force, {cost}")
+            }
+        });
         AssembleError {
             array: self.freshest.name(),
             kind: AssembleErrorKind::Missing,
             reason: format!(
-                "{} of {} members are missing or incomplete (slots {}), and the array survives the loss of {survives}; {remedy}",
-                missing.len(),
-                self.slot_count(),
-                list(missing)
+                "{} missing or incomplete ({}), and the array survives the loss of {survives}; {}",
+                members(missing.len(), self.slot_count()),
+                list(missing),
+                remedies.join("; ")
             ),
         }
     }
@@ -966,12 +996,14 @@ impl Sorter<'_> {
         if suffices(geometry, &in_sync) {
             return Ok(());
         }
-        Err(self.too_few(&self.not_in_sync(), found, &geometry.losses_survived().to_string()))
+        let survives = geometry.losses_survived().to_string();
+        Err(self.too_few(&self.not_in_sync(), found, &survives, |slots| suffices(geometry, slots)))
     }
 
-    /// With force: takes members that are behind as they are, until the array can start. First those that the freshest superblock still
-    /// counts: they kept their slots and took every write that succeeded, when their metadata could not be written. Then the freshest.
-    fn call_back(&mut self, found: &[Found], level: Level, layout: Layout, warnings: &mut Vec<String>) {
+    /// The members that are behind and can be taken as they are, with the number of updates that they missed, and their slots. First
+    /// those that the freshest superblock still counts: they kept their slots and took every write that succeeded, when their metadata
+    /// could not be written. Then the freshest.
+    fn callable<'f, 'a>(&self, found: &'f [Found<'a>]) -> Vec<(u64, usize, &'f Found<'a>)> {
         let mut away: Vec<_> = found
             .iter()
             .filter_map(|found| match self.verdicts[&found.drive] {
@@ -986,7 +1018,12 @@ impl Sorter<'_> {
             })
             .collect();
         away.sort_by_key(|(events_behind, slot, found)| (!counts(self.freshest, found), *events_behind, *slot));
-        for (events_behind, slot, found) in away {
+        away
+    }
+
+    /// With force: takes members that are behind as they are, until the array can start.
+    fn call_back(&mut self, found: &[Found], level: Level, layout: Layout, warnings: &mut Vec<String>) {
+        for (events_behind, slot, found) in self.callable(found) {
             let in_sync = self.in_sync_slots();
             let sizes = vec![u64::from(self.freshest.header.chunksize).max(1 << 12) << 8; self.slot_count()];
             let strip = u64::from(self.freshest.header.chunksize);
@@ -1000,10 +1037,12 @@ impl Sorter<'_> {
             if in_sync[slot] {
                 continue;
             }
-            warnings.push(format!(
-                "{} was used in slot {slot} although it missed {events_behind} superblock updates: data that was written meanwhile is lost",
-                found.candidate.name
-            ));
+            let cost = match counts(self.freshest, found) {
+                true => "it kept its slot, so only writes that were in flight may be torn",
+                false => "data that was written meanwhile is lost",
+            };
+            let missed = missed(events_behind);
+            warnings.push(format!("{} was used in slot {slot} although it {missed}: {cost}", found.candidate.name));
             self.verdicts.insert(found.drive, Verdict::InSync { slot });
             // A member that was being filled there is newer in part, and no full copy of it.
             for verdict in self.verdicts.values_mut() {
@@ -1279,7 +1318,17 @@ fn lost_log_words(found: &Found) -> Option<String> {
 }
 
 fn list(slots: &[usize]) -> String {
-    slots.iter().map(usize::to_string).collect::<Vec<_>>().join(", ")
+    let numbers = slots.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    format!("{} {numbers}", if slots.len() == 1 { "slot" } else { "slots" })
+}
+
+fn members(count: usize, of: usize) -> String {
+    format!("{count} of {of} members {}", if count == 1 { "is" } else { "are" })
+}
+
+/// Says that a member missed so many superblock updates.
+pub fn missed(events: u64) -> String {
+    format!("missed {events} superblock {}", if events == 1 { "update" } else { "updates" })
 }
 
 /// Says of an array that exists what the sentences of [`GeometryError`] say of one that is to be made.

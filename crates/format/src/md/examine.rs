@@ -137,7 +137,8 @@ pub fn write_log(candidate: &Candidate) -> Option<String> {
         format!("session {}, damaged: the drive lost appends that it had acknowledged", log.session.number)
     } else {
         let records: usize = log.parts.iter().map(|part| part.records.len()).sum();
-        format!("session {}, {records} records that count", log.session.number)
+        let counted = if records == 1 { "record that counts" } else { "records that count" };
+        format!("session {}, {records} {counted}", log.session.number)
     })
 }
 
