@@ -99,7 +99,7 @@ pub(crate) use on_disk;
 #[cfg(test)]
 mod tests {
     use super::Field;
-    use crate::md::{bitmap, log, ppl, span, superblock};
+    use crate::md::{bitmap, checksums, log, ppl, span, superblock};
 
     /// The tables of a page: offset and name of each row.
     fn tables(page: &str) -> Vec<Vec<(usize, String)>> {
@@ -122,7 +122,7 @@ mod tests {
     fn the_page_of_what_is_on_disk_has_every_field() {
         let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/ON_DISK.md")).expect("it is there");
         let tables = tables(&page);
-        let structures: [(&str, &[Field]); 8] = [
+        let structures: [(&str, &[Field]); 10] = [
             ("superblock", superblock::Header::FIELDS),
             ("bitmap", bitmap::Header::FIELDS),
             ("partial parity log", ppl::PplHeader::FIELDS),
@@ -131,6 +131,8 @@ mod tests {
             ("append", log::AppendHead::FIELDS),
             ("log entry", log::Entry::FIELDS),
             ("span", span::Mark::FIELDS),
+            ("head of checksums", checksums::ChecksumHead::FIELDS),
+            ("page of checksums", checksums::ChecksumPage::FIELDS),
         ];
         for (name, fields) in structures {
             let table: Vec<(usize, String)> = fields.iter().map(|field| (field.offset, field.name.to_owned())).collect();

@@ -42,7 +42,8 @@ fn members_of_a_span_are_marked_and_others_are_not() {
         assert_eq!(assembled(&drives, &Options::default()).freshest.span_of, Some(UPPER));
         let candidate = drives[0].candidate();
         assert_eq!(examine::span_of(&candidate), Some("77777777:77777777:77777777:77777777".into()));
-        let fields = raw::fields(candidate.found.as_ref().expect("a member"));
+        let read = &mut |start, count| drives[0].read(start, count);
+        let fields = raw::fields(candidate.found.as_ref().expect("a member"), DRIVE_SECTORS, read);
         let upper = fields.iter().find(|field| field.name == "upper_uuid").expect("it is shown");
         assert_eq!((upper.offset_bytes, &upper.bytes[..]), (8192 - 64 + 0x20, &UPPER[..]));
         let plain = created(level, 4, 0);

@@ -19,10 +19,24 @@ const _: () = assert!(PATIENCE_WITH_THE_DEAD.as_secs() + 4 < ANSWERS_WITHIN.as_s
 
 /// Opens drives, and reads md's metadata from them, all at the same time.
 pub(crate) fn open_each(paths: &[PathBuf], access: Access, io: IoOptions) -> Vec<Result<(SyncDrive, Candidate), HostError>> {
+    open_each_and(paths, access, io, |_, _| ())
+        .into_iter()
+        .map(|opened| opened.map(|(drive, candidate, ())| (drive, candidate)))
+        .collect()
+}
+
+/// The same, and what else is read from each.
+pub(crate) fn open_each_and<T: Send + 'static>(
+    paths: &[PathBuf],
+    access: Access,
+    io: IoOptions,
+    also: fn(&SyncDrive, &Candidate) -> T,
+) -> Vec<Result<(SyncDrive, Candidate, T), HostError>> {
     let open = move |path: PathBuf| {
         let drive = SyncDrive::open_with(&path, access, io)?;
         let candidate = candidate_of(&drive);
-        Ok::<_, DriveError>((drive, candidate))
+        let more = also(&drive, &candidate);
+        Ok::<_, DriveError>((drive, candidate, more))
     };
     let opened = within_each(ANSWERS_WITHIN, paths, |path| {
         let path = path.clone();

@@ -1,7 +1,7 @@
 //! The contents of drives: inspected, refused, or wiped.
 
 use crate::HostError;
-use crate::answers::open_each;
+use crate::answers::{open_each, open_each_and};
 use crate::candidate::{candidate_of, read};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -10,6 +10,7 @@ use stria_array::address::Sectors;
 use stria_block::{IoError, bytes};
 use stria_drive::{Access, DriveInfo, IoOptions, SyncDrive};
 use stria_format::detect::{Signature, UNREADABLE, detect, wipes_in_turn};
+use stria_format::md::raw::{self, RawField};
 use stria_format::md::{Candidate, uuid_text};
 
 /// 256 KiB: how much is zeroed, or checked for zeros, at once.
@@ -48,6 +49,17 @@ pub(crate) fn mark_of(info: &DriveInfo, candidate: &Candidate) -> String {
 pub fn examine(paths: &[PathBuf]) -> Vec<Result<Examined, HostError>> {
     let opened = open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter();
     opened.map(|opened| opened.map(|(drive, candidate)| Examined { info: drive.info().clone(), candidate })).collect()
+}
+
+/// The same with every field of their metadata.
+pub fn examine_raw(paths: &[PathBuf]) -> Vec<Result<(Examined, Vec<RawField>), HostError>> {
+    let fields = |drive: &SyncDrive, candidate: &Candidate| match &candidate.found {
+        Ok(member) => raw::fields(member, candidate.size_sectors, &mut |start, count| read(drive, start, count)),
+        Err(_) => Vec::new(),
+    };
+    let opened = open_each_and(paths, Access::ReadOnly, IoOptions::default(), fields).into_iter();
+    let examined = |(drive, candidate, fields): (SyncDrive, _, _)| (Examined { info: drive.info().clone(), candidate }, fields);
+    opened.map(|opened| opened.map(examined)).collect()
 }
 
 /// Refuses a drive that is another, or carries something else, than was `seen` when that was confirmed.

@@ -31,7 +31,7 @@ pub use block_devices::block_devices;
 pub use choose::{awaited_slots, choose, named, refusal, short_name, sort_arguments, stays_out};
 pub use create::{ArrayLevel, CreateSpec, Overwrite, Preview, create, default_strip_sectors, preview};
 pub use error::HostError;
-pub use examine::{Examined, examine};
+pub use examine::{Examined, examine, examine_raw};
 pub use hosted::{HostedArray, Notice, NoticeKind, does_not_use};
 pub use hosted_drive::HostedDrive;
 pub use lanes::{ArrayLanes, LaneReport};

@@ -34,7 +34,8 @@ use std::time::{Duration, UNIX_EPOCH};
 use stria_array::Level;
 use stria_block::{shown, shown_sentence};
 use stria_format::md::assemble::missed;
-use stria_format::md::{Assembly, Verdict, examine, raw};
+use stria_format::md::raw::RawField;
+use stria_format::md::{Assembly, Verdict, examine};
 use stria_health::Seat;
 use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, Overwrite, named, refusal, short_name, sort_arguments};
 use stria_terminal::output::{self, confirm, print, print_json, say};
@@ -421,9 +422,13 @@ struct RawView {
 fn examine(command: &cli::Examine, json: bool) -> Result<u8, Failure> {
     let (mut views, mut failures) = (Vec::new(), Vec::new());
     let paths: Vec<PathBuf> = command.drives.iter().map(|path| absolute(path)).collect();
-    for (path, examined) in paths.iter().zip(stria_host::examine(&paths)) {
+    let examined: Vec<Result<_, _>> = match command.raw {
+        true => stria_host::examine_raw(&paths),
+        false => stria_host::examine(&paths).into_iter().map(|examined| examined.map(|one| (one, Vec::new()))).collect(),
+    };
+    for (path, examined) in paths.iter().zip(examined) {
         match examined {
-            Ok(examined) => views.push(examined_view(examined, command.raw)),
+            Ok((examined, raw)) => views.push(examined_view(examined, raw)),
             Err(error) => failures.push((path.display().to_string(), error.to_string())),
         }
     }
@@ -442,10 +447,9 @@ fn examine(command: &cli::Examine, json: bool) -> Result<u8, Failure> {
     Ok(1)
 }
 
-fn examined_view(examined: Examined, with_raw: bool) -> ExaminedView {
+fn examined_view(examined: Examined, raw: Vec<RawField>) -> ExaminedView {
     let Examined { info, candidate } = examined;
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let raw = candidate.found.as_ref().ok().filter(|_| with_raw).map(raw::fields).unwrap_or_default();
     let bitmap = candidate.found.as_ref().ok().and_then(|member| member.bitmap.as_ref()?.as_ref().ok());
     ExaminedView {
         size_bytes: info.limits.size_sectors * 512,

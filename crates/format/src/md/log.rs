@@ -60,7 +60,7 @@ const SESSION_AHEAD_MAX: u64 = 2;
 /// One append takes at most a quarter of a part, so that it finds space while another is not retired yet.
 const APPEND_SHARE: u64 = 4;
 
-const MAGIC: [u8; 8] = *b"StriaLog";
+pub(crate) const MAGIC: [u8; 8] = *b"StriaLog";
 const APPEND_MAGIC: [u8; 8] = *b"StriaApp";
 
 on_disk! {
@@ -217,6 +217,19 @@ pub(crate) struct LogLocation {
 }
 
 impl LogLocation {
+    /// The position that a head names. `None`: it is impossible, or a later program's.
+    fn of(head: &LogHead, space: &LogSpace) -> Option<Self> {
+        let count = u64::from(head.parts.max(1));
+        let location = Self { head_start: space.head_start, parts: count as usize, part_sectors: head.ring_sectors / count };
+        let fits = head.version <= VERSION_MAX
+            && location.parts <= PARTS_MAX
+            && head.ring_sectors <= space.sectors
+            && location.ring_sectors() == head.ring_sectors
+            && location.part_sectors.is_multiple_of(PAGE_SECTORS)
+            && (RING_SECTORS_MIN..=RING_SECTORS_MAX).contains(&location.part_sectors);
+        fits.then_some(location)
+    }
+
     /// Length of all.
     pub fn ring_sectors(&self) -> u64 {
         self.parts as u64 * self.part_sectors
@@ -330,8 +343,7 @@ impl FoundLog {
     /// Reads the log of a member, and the ring only if its session is the superblock's, or the superblock names none: the member may
     /// have missed the update that does (R27). `None`: there is no log, or it is another member's.
     pub(crate) fn read(superblock: &Superblock, space: &LogSpace, read: &mut Read) -> Option<Self> {
-        let head_start = space.head_start;
-        let page = match read(head_start.get(), PAGE_SECTORS) {
+        let page = match read(space.head_start.get(), PAGE_SECTORS) {
             Ok(page) => page,
             Err(error) => return Some(Self { unreadable: Some(error.to_string()), ..Self::default() }),
         };
@@ -349,17 +361,13 @@ impl FoundLog {
         if found.off || !(found.speaks_for(tag) || tag == 0) {
             return Some(found);
         }
-        let count = u64::from(head.parts.max(1));
-        let location = LogLocation { head_start, parts: count as usize, part_sectors: head.ring_sectors / count };
-        let fits = found.is_understood()
-            && location.parts <= PARTS_MAX
-            && head.ring_sectors <= space.sectors
-            && location.ring_sectors() == head.ring_sectors
-            && location.part_sectors.is_multiple_of(PAGE_SECTORS)
-            && (RING_SECTORS_MIN..=RING_SECTORS_MAX).contains(&location.part_sectors)
-            && session.number <= header.events + SESSION_AHEAD_MAX;
+        let location = LogLocation::of(&head, space).filter(|_| session.number <= header.events + SESSION_AHEAD_MAX);
         let damaged = || FoundPart { damaged: true, ..FoundPart::default() };
         let (salt, bounds) = (salt_of(superblock, head.life), Bounds::of(superblock));
+        let Some(location) = location else {
+            found.parts.push(damaged());
+            return Some(found);
+        };
         let mut part = |part: usize| {
             let start = location.part_start(part);
             let (first, sectors) = ((location.ring_start() + start).get(), location.part_sectors);
@@ -375,10 +383,6 @@ impl FoundLog {
                 false => Ok(found),
             }
         };
-        if !fits {
-            found.parts.push(damaged());
-            return Some(found);
-        }
         let mut record_count = 0;
         for index in 0..location.parts {
             let part = part(index).unwrap_or_else(|error| {
@@ -413,6 +417,36 @@ impl FoundLog {
     pub(crate) fn is_of(&self, session: u64) -> bool {
         self.session.number == session && !self.is_damaged() && !self.off
     }
+}
+
+/// The head's page and, for each part, that of the newest append of the head's session, with their positions on the drive. For
+/// `examine --raw`: whether the log counts says [`FoundLog`].
+pub(crate) fn pages(superblock: &Superblock, space: &LogSpace, read: &mut Read) -> Vec<(DriveSector, Vec<u8>)> {
+    let Ok(page) = read(space.head_start.get(), PAGE_SECTORS) else { return Vec::new() };
+    if !page.starts_with(&MAGIC) || page.len() < PAGE_BYTES {
+        return Vec::new();
+    }
+    let head = LogHead::read(page[..LogHead::SIZE_BYTES].try_into().expect("cut to size"));
+    let mut pages = vec![(space.head_start, page)];
+    let Some(location) = LogLocation::of(&head, space) else { return pages };
+    let (salt, bounds) = (salt_of(superblock, head.life), Bounds::of(superblock));
+    for start in (0..location.parts).map(|part| location.part_start(part)) {
+        let Ok(part) = read((location.ring_start() + start).get(), location.part_sectors) else { continue };
+        let mut newest: Option<(u64, u64)> = None;
+        let mut at = 0;
+        while let Some(rest) = part.get(bytes(at)..).filter(|rest| rest.len() >= PAGE_BYTES) {
+            at += match parse_append(rest, start + at, (head.session, &salt, &bounds)) {
+                Append::Whole(append, _) => {
+                    newest = newest.max(Some((append.sequence, at)));
+                    append.sectors.into()
+                }
+                Append::None | Append::Contradicts => PAGE_SECTORS,
+            };
+        }
+        let page = |(_, at): (u64, u64)| (location.ring_start() + start + at, part[bytes(at)..][..PAGE_BYTES].to_vec());
+        pages.extend(newest.map(page));
+    }
+    pages
 }
 
 /// The amount that replay computes of a record, in sectors: its parity, and the new data that the record holds.

@@ -161,25 +161,13 @@ impl FoundPpl {
     }
 
     fn parse(area: &[u8], signature: u32) -> Self {
-        let mut newest: Option<(PplHeader, usize)> = None;
-        let mut at = 0;
-        while let Some(page) = area.get(at..at + HEADER_BYTES) {
-            let header = PplHeader::read(page[..PplHeader::SIZE_BYTES].try_into().expect("cut to size"));
-            let mut bare = page.to_vec();
-            bare[0x214..0x218].fill(0);
-            let is_intact = header.checksum == crc32c(&bare) && header.signature == signature;
-            if at == 0 && !is_intact {
-                return Self { torn: true, damaged: header.signature != signature, ..Self::default() };
-            }
-            let older = newest.as_ref().is_some_and(|(newest, _)| newest.generation > header.generation);
-            if !is_intact || older || header.entries_count as usize > ENTRY_COUNT_MAX {
-                break;
-            }
-            newest = Some((header, at));
-            at += HEADER_BYTES + entries_of(page).map(|entry| entry.pp_size as usize / 512 * 512).sum::<usize>();
-        }
         let mut found = Self::default();
-        let Some((_, start)) = newest else { return Self { torn: true, damaged: true, ..found } };
+        let Some(start) = newest(area, signature) else {
+            let first = area.get(..HEADER_BYTES).map(header_of);
+            let is_torn =
+                first.is_some_and(|header| header.signature == signature && !is_intact(&area[..HEADER_BYTES], signature));
+            return Self { torn: true, damaged: !is_torn, ..found };
+        };
         let mut rest = &area[start + HEADER_BYTES..];
         for entry in entries_of(&area[start..]) {
             match rest.split_at_checked(entry.pp_size as usize) {
@@ -223,9 +211,45 @@ impl FoundPpl {
     }
 }
 
+fn header_of(page: &[u8]) -> PplHeader {
+    PplHeader::read(page[..PplHeader::SIZE_BYTES].try_into().expect("cut to size"))
+}
+
+/// True if a header's page is this array's, and its checksum matches.
+fn is_intact(page: &[u8], signature: u32) -> bool {
+    let mut bare = page.to_vec();
+    bare[0x214..0x218].fill(0);
+    let header = header_of(page);
+    header.checksum == crc32c(&bare) && header.signature == signature
+}
+
+/// The position in an area of the header that counts. `None`: the first one is torn or another array's, or there is none.
+fn newest(area: &[u8], signature: u32) -> Option<usize> {
+    let mut newest: Option<(PplHeader, usize)> = None;
+    let mut at = 0;
+    while let Some(page) = area.get(at..at + HEADER_BYTES) {
+        let header = header_of(page);
+        let older = newest.as_ref().is_some_and(|(newest, _)| newest.generation > header.generation);
+        if !is_intact(page, signature) || older || header.entries_count as usize > ENTRY_COUNT_MAX {
+            break;
+        }
+        newest = Some((header, at));
+        at += HEADER_BYTES + entries_of(page).map(|entry| entry.pp_size as usize / 512 * 512).sum::<usize>();
+    }
+    newest.map(|(_, at)| at)
+}
+
+/// The page of the header that counts, or else of the first one, with its position on the drive. For `examine --raw`.
+pub(crate) fn page(location: &PplLocation, read: &mut Read) -> Option<(DriveSector, Vec<u8>)> {
+    let area = read(location.start_sector.get(), location.sectors).ok()?;
+    let at = newest(&area, location.signature).unwrap_or(0);
+    let page = area.get(at..at + HEADER_BYTES)?.to_vec();
+    Some((location.start_sector + (at / 512) as u64, page))
+}
+
 /// The entries of a header's page.
 fn entries_of(page: &[u8]) -> impl Iterator<Item = PplEntry> {
-    let count = PplHeader::read(page[..PplHeader::SIZE_BYTES].try_into().expect("cut to size")).entries_count as usize;
+    let count = header_of(page).entries_count as usize;
     let entries = page[PplHeader::SIZE_BYTES..HEADER_BYTES].chunks_exact(PplEntry::SIZE_BYTES).take(count);
     entries.map(|entry| PplEntry::read(entry.try_into().expect("cut to size")))
 }

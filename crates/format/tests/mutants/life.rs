@@ -36,7 +36,7 @@ fn examined(drive: &MemoryDrive) -> Candidate {
     examine::lines(&candidate);
     examine::span_of(&candidate);
     if let Ok(member) = &candidate.found {
-        raw::fields(member);
+        raw::fields(member, drive.size_sectors, &mut |start, count| drive.read(start, count));
     }
     candidate
 }

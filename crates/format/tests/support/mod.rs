@@ -159,7 +159,7 @@ pub fn use_all(drives: &[MemoryDrive]) {
         let candidate = drive.candidate();
         examine::lines(&candidate);
         if let Ok(member) = &candidate.found {
-            raw::fields(member);
+            raw::fields(member, drive.size_sectors, &mut |start, count| drive.read(start, count));
         }
         let found = detect(drive.size_sectors, &mut |start, count| drive.read(start, count));
         found.iter().for_each(|signature| assert!(!signature.to_string().is_empty()));
