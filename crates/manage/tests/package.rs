@@ -222,6 +222,18 @@ fn the_package_starts_the_daemon_when_it_is_installed_first_or_again_and_an_upgr
     assert_eq!(configure("0.1.0"), (true, false), "after a removal");
 }
 
+/// It waits without an end for its array. What it stood before waited with it: remote-fs.target, and logins after that. tests/boot boots such a machine.
+#[test]
+fn the_unit_that_attaches_an_array_stands_before_no_target() {
+    let unit = fs::read_to_string(project("packaging/systemd/stria-attach@.service")).expect("a unit");
+    let settings: Vec<&str> = unit.lines().filter(|line| !line.starts_with('#')).collect();
+    assert!(settings.contains(&"TimeoutStartSec=infinity"), "{settings:?}");
+    let orders = ["Before=", "RequiredBy=", "Wants=remote", "DefaultDependencies="];
+    assert!(!settings.iter().any(|line| orders.iter().any(|order| line.starts_with(order))), "{settings:?}");
+    let example = unit.lines().find(|line| line.contains("ext4")).expect("a line for fstab");
+    assert!(example.contains("nofail,x-systemd.requires=stria-attach@tank.service"), "{example}");
+}
+
 /// Every failure of the daemon was told as arrays in use, and sent people to unmount what was not mounted.
 #[test]
 fn a_removal_that_is_refused_says_why() {
