@@ -165,14 +165,14 @@ pub struct SelfTestResults {
 impl SelfTestResults {
     /// From the entries of a log, the newest first. Tests that ended without a result count for nothing.
     pub(crate) fn of(entries: impl IntoIterator<Item = SelfTest>) -> Self {
-        let mut found = Self::default();
+        let (mut found, mut has_short) = (Self::default(), false);
         for SelfTest { long, passed, .. } in entries {
             let Some(passed) = passed else { continue };
             if long {
                 found.long = found.long.or(Some(passed));
-            } else if found.short.is_none() && (passed || found.long != Some(true)) {
+            } else if !std::mem::replace(&mut has_short, true) {
                 // A long test reads what a short one does: one that passed later answers for it.
-                found.short = Some(passed);
+                found.short = Some(passed).filter(|passed| *passed || found.long != Some(true));
             }
         }
         found
