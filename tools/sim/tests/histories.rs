@@ -380,6 +380,8 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     (9100097062, None, MORE),
     // A stop's last update dropped a member, and the power cut kept it from another, which a change of metadata then left two behind (R45).
     (9300064633, None, Extras { more_faults: false, ..MORE_AND_CHANGES }),
+    // The only members that named a new bitmap were being filled (R45).
+    (9908026627, None, MORE_AND_CHANGES),
     // The process died when a rebuilt member was full and not in sync yet. The rebuild that followed copied it onto itself, and the resync
     // that was due was left out (R51).
     (9200333753, None, Extras::NONE),

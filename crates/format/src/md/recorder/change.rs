@@ -6,8 +6,8 @@
 //!
 //! | change | steps |
 //! | --- | --- |
-//! | bitmap added | the bitmap's pages; superblocks that name it, with one more event, of members and then of spares |
-//! | bitmap taken away | superblocks that name none, with one more event, of members and then of spares |
+//! | bitmap added | the bitmap's pages; superblocks that name it, with one more event: of members in sync, of those being filled, of spares |
+//! | bitmap taken away | superblocks that name none, with one more event, in the same order |
 //! | log taken away | heads that say so; one such head counts for all members |
 //! | log added | no heads; the first write of the next run begins a session |
 //! | checksums added | their heads, which know nothing; superblocks that end the data before them |
@@ -167,11 +167,16 @@ impl MdRecorder {
         rewritten.collect()
     }
 
-    /// Two steps: the members, then the spares, whose superblocks must not be ahead of all members' (R45).
-    fn superblock_steps(altered: &[(MemberId, MemberMetadata)]) -> [Vec<MetadataWrite>; 2] {
+    /// Three steps (R45): the members in sync, whose bitmaps count; those that are being filled; the spares, whose superblocks must not be
+    /// ahead of all members'.
+    fn superblock_steps(altered: &[(MemberId, MemberMetadata)]) -> Vec<Vec<MetadataWrite>> {
         let (spares, members): (Vec<_>, Vec<_>) =
             altered.iter().partition(|(_, keeper)| !matches!(keeper.superblock.role(), Role::Slot(_)));
-        [members, spares].map(|some| some.into_iter().map(|(member, keeper)| keeper.superblock_write(*member)).collect())
+        let (in_sync, filled): (Vec<_>, Vec<_>) = members.into_iter().partition(|(_, keeper)| keeper.superblock.is_in_sync());
+        let writes = |some: Vec<&(MemberId, MemberMetadata)>| {
+            some.iter().map(|(member, keeper)| keeper.superblock_write(*member)).collect()
+        };
+        [in_sync, filled, spares].map(writes).into()
     }
 
     /// A bitmap without bits: redundancy is consistent, and `events_cleared` keeps members out that left before.
@@ -212,8 +217,7 @@ impl MdRecorder {
         let with_bitmap = Self { keepers: altered.iter().cloned().collect(), ..self.clone() };
         let locations: Vec<_> = altered.iter().filter_map(|(member, _)| with_bitmap.bitmap_location(*member)).collect();
         let pages = Self::bitmap_writes(&bitmap, self.page_bytes, 0..bitmap.page_count(self.page_bytes), locations.into_iter());
-        let [members, spares] = Self::superblock_steps(&altered);
-        Ok(vec![pages, members, spares])
+        Ok(std::iter::once(pages).chain(Self::superblock_steps(&altered)).collect())
     }
 
     fn drop_bitmap(&self) -> Result<Vec<Vec<MetadataWrite>>, String> {
@@ -231,7 +235,7 @@ impl MdRecorder {
             superblock.header.bitmap_offset = 0;
             superblock.header.feature_map &= !feature::BITMAP_OFFSET;
         });
-        Ok(Self::superblock_steps(&altered).into())
+        Ok(Self::superblock_steps(&altered))
     }
 
     fn has_parity(&self) -> Result<(), String> {
