@@ -73,16 +73,23 @@ export function steps_of(one: Case, drives: Drive[] | null): Say[] {
 export const label = (member: { path: string }) => member.path.split("/").pop() || member.path;
 
 /** All that is wrong, the worst first. */
-export const cases = (state: State): Case[] => state.summary.matters.map((matter, index) => case_of(matter, index, state.arrays));
+export const cases = (state: State): Case[] => state.summary.matters.map((matter, index) => case_of(matter, index, state, home_of(state)));
 
 /** True if the reader has something to do: a rebuild ends by itself. */
-export const needs_reader = (one: Case) => one.severity !== "notice" && one.kind !== "rebuilding";
+export const needs_reader = (one: { severity: string; kind: string }) => one.severity !== "notice" && one.kind !== "rebuilding";
 
-function case_of(matter: Matter, index: number, arrays: ArrayEntry[]): Case {
+/** Whether the reader may leave the whole machine alone: not while anything else needs him; `untold`: nobody hears of a failure. */
+export type Home = "go" | "untold" | "stay";
+export const home_of = ({ summary }: State): Home =>
+  summary.matters.some((matter) => needs_reader({ severity: severity_of(matter), kind: String(matter.kind) })) ? "stay" : summary.told_by.length === 0 ? "untold" : "go";
+
+const severity_of = (matter: Matter): Severity => (matter.urgency === "well" ? "notice" : matter.urgency);
+
+function case_of(matter: Matter, index: number, { arrays }: State, home: Home): Case {
   const entry = arrays.find(({ name, view }) => name === matter.array || (view && family(view).some((part) => part.name === matter.array)));
   const view = (entry?.view && family(entry.view).find((part) => part.name === matter.array)) ?? null;
   const members = entry?.view ? drives_of(entry.view) : [];
-  const words = words_of(matter, view, entry);
+  const words = words_of(matter, view, entry, home);
   const left = view?.losses_survived ?? 0;
   const lost = Math.max(1, (view?.missing_slots.length ?? 0) + (view?.members.filter((member) => member.role === "rebuilding").length ?? 0));
   const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, left, lost, n: view?.mismatch_sectors ?? 0 };
@@ -92,7 +99,7 @@ function case_of(matter: Matter, index: number, arrays: ArrayEntry[]): Case {
     id: `${matter.array} ${matter.kind} ${matter.drives[0] ?? index}`,
     kind: String(matter.kind),
     array: entry?.name ?? matter.array,
-    severity: matter.urgency === "well" ? "notice" : matter.urgency,
+    severity: severity_of(matter),
     what: words ? say(words.what) : { text: matter.what },
     means: words ? say(words.means) : { text: matter.means },
     since_ms: matter.since_ms ?? null,
@@ -118,13 +125,14 @@ type Words = { what: Key; means: Key; todo: Key[]; todo_with_free?: Key[]; avoid
 type Stem = { [K in Key]: K extends `case_${infer S}_means` ? (`case_${S}` extends Key ? S : never) : never }[Key];
 type Steps = { todo: Key[]; avoid: Key[] };
 /** A function where the words depend on the array; its null: the server's words. */
-type Wording = ({ stem: Stem } & Steps) | ((view: ArrayView | null, entry: ArrayEntry | undefined, matter: Matter) => Words | null);
+type Wording = ({ stem: Stem } & Steps) | ((view: ArrayView | null, entry: ArrayEntry | undefined, matter: Matter, home: Home) => Words | null);
 
 const is_bare = (view: ArrayView | null) => view?.losses_survived === 0;
 const left = (view: ArrayView | null): Key => (is_bare(view) ? "means_none_left" : "means_some_left");
 const has_target = (view: ArrayView | null) => view?.members.some((member) => member.role === "rebuilding") ?? false;
 /** Each slot has a drive, and one of them is not filled. */
 const has_all_drives = (view: ArrayView | null) => has_target(view) && view?.missing_slots.length === 0;
+const DO_WAIT: Record<Home, Key> = { go: "do_wait", untold: "do_wait_untold", stay: "do_wait_stay" };
 const restores = (view: ArrayView | null) => view?.sweep?.kind === "rebuild" || view?.sweep?.kind === "resync";
 /** A rebuild runs, and does not fill every gap. */
 const fills_another = (view: ArrayView | null) => has_target(view) && restores(view);
@@ -146,11 +154,11 @@ const STATES: Record<MatterKind, Wording> = {
         : not_served("case_waiting_means", ["do_remove_cause"], ["not_end_user"]),
   silent: (view) => view && regular("silent", { todo: ["do_silent"], avoid: ["not_kill"] }),
   failed: { stem: "failed", todo: ["do_stop_clients", "do_bring_back"], avoid: ["not_force_failed"] },
-  rebuilding: (view) => ({
+  rebuilding: (view, _entry, _matter, home) => ({
     ...(is_bare(view)
       ? { what: "case_rebuilding_bare", means: "means_rebuilding_bare" }
       : { what: "case_rebuilding", means: "means_rebuilding" }),
-    todo: ["do_wait", "do_faster"],
+    todo: [DO_WAIT[home], "do_faster"],
     avoid: ["not_pull_another", "not_restart"],
   }),
   paused: (view) => ({
@@ -228,9 +236,9 @@ const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
 
 const WORDINGS: Partial<Record<string, Wording>> = { ...STATES, ...ALARMS };
 
-function words_of(matter: Matter, view: ArrayView | null, entry: ArrayEntry | undefined): Words | null {
+function words_of(matter: Matter, view: ArrayView | null, entry: ArrayEntry | undefined, home: Home): Words | null {
   // A newer server may know more kinds.
   const wording = WORDINGS[String(matter.kind)];
   if (!wording) return null;
-  return typeof wording === "function" ? wording(view, entry, matter) : regular(wording.stem, wording);
+  return typeof wording === "function" ? wording(view, entry, matter, home) : regular(wording.stem, wording);
 }

@@ -392,6 +392,16 @@ export const catalogue = of({
     "Проверьте, что у них общего: контроллер, кабель, корзина, питание. Когда они ответят, работа продолжится.",
   ],
   do_wait: ["Wait. You may close this page and go home: it goes on by itself.", "Warten. Sie können diese Seite schließen und nach Hause gehen: es läuft von selbst weiter.", "Подождите. Страницу можно закрыть и идти домой: процесс продолжится сам."],
+  do_wait_untold: [
+    "Wait: it goes on by itself. Nobody will be told if it fails: no alarm channel is configured.",
+    "Warten: es läuft von selbst weiter. Schlägt es fehl, erfährt es niemand: kein Weg für Alarme ist eingerichtet.",
+    "Подождите: процесс продолжится сам. При сбое никто не узнает: каналы для тревог не настроены.",
+  ],
+  do_wait_stay: [
+    "Wait: it goes on by itself. Do not go home yet: something else here needs you.",
+    "Warten: es läuft von selbst weiter. Noch nicht nach Hause gehen: etwas anderes hier braucht Sie.",
+    "Подождите: процесс продолжится сам. Домой ещё рано: здесь есть другая проблема.",
+  ],
   do_faster: ["If clients can spare it, give the rebuild more speed on the array's page.", "Wenn die Clients es verschmerzen, der Wiederherstellung auf der Seite des Verbunds mehr Tempo geben.", "Если клиенты могут уступить, увеличьте скорость восстановления на странице массива."],
   do_resume: ["Resume the rebuild: the spare is ready.", "Die Wiederherstellung fortsetzen: das Ersatzlaufwerk ist bereit.", "Возобновите восстановление: запасной накопитель готов."],
   do_resume_rebuild: [
@@ -850,6 +860,11 @@ export const catalogue = of({
     "You may close this page and go home: the server goes on.",
     "Sie können diese Seite schließen und nach Hause gehen: der Server macht weiter.",
     "Страницу можно закрыть и идти домой: сервер продолжит сам.",
+  ],
+  may_close_untold: [
+    "You may close this page. Nobody will be told if it fails: no alarm channel is configured.",
+    "Sie können diese Seite schließen. Schlägt es fehl, erfährt es niemand: kein Weg für Alarme ist eingerichtet.",
+    "Страницу можно закрыть. При сбое никто не узнает: каналы для тревог не настроены.",
   ],
   may_close_not: [
     "The server goes on by itself. Close this window: the first screen says what is still to do.",

@@ -1,7 +1,7 @@
 // One window for everything that changes something: choose a drive where one is needed, see the plan, confirm it, follow it to the end.
 import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
-import { cases, drives_of, free_drive, is_large_enough, least_bytes } from "./cases.ts";
+import { type Home, drives_of, free_drive, home_of, is_large_enough, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
 import { array_of, drives, drives_fault, here, job_of, logins, look_at_drives, state } from "./live.ts";
 import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, may, place_of, useFocus } from "./parts.tsx";
@@ -350,12 +350,13 @@ export function PlanText({ plan }: { plan: Plan }) {
   );
 }
 
-/** True if the array of this job needs the reader, or its sweeps are paused: a rebuild alone goes on by itself. */
-function has_more({ action, task }: Job): boolean {
+const MAY_CLOSE: Record<Home, Key> = { go: "may_close", untold: "may_close_untold", stay: "may_close_not" };
+
+/** What the reader may do while the job runs. It may wait itself: while the sweeps of its array are paused. */
+function may_close({ action, task }: Job): Key {
   const name = task?.array ?? ("array" in action ? action.array : null);
   const view = typeof name === "string" ? array_of(name)?.view : null;
-  const open = state.value ? cases(state.value) : [];
-  return view?.paused === true || open.some((one) => one.array === name && one.kind !== "rebuilding");
+  return MAY_CLOSE[view?.paused === true || !state.value ? "stay" : home_of(state.value)];
 }
 
 function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onClose: () => void }) {
@@ -388,7 +389,7 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
       {live.state === "failed" && (state.value?.summary.matters.length ?? 0) > 0 && <p>{t("job_failed_next")}</p>}
       {live.state === "done" && out && <p>{t("now_take_out", { what: out })}</p>}
       {live.state === "running" && live.task && <Progress task={live.task} />}
-      {live.state === "running" && <p class="soft">{t(has_more(live) ? "may_close_not" : "may_close")}</p>}
+      {live.state === "running" && <p class="soft">{t(may_close(live))}</p>}
       <CancelJob job={live} />
       <div class="buttons">
         <button type="button" class={live.state === "running" ? "" : "primary"} onClick={onClose}>

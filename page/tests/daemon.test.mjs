@@ -83,7 +83,8 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     assert.ok(human_s < 105, `${human_s.toFixed(0)} s of reading and pressing`);
     console.log(`the worst day: ${human_s.toFixed(0)} s of reading and pressing, ${((Date.now() - lost_at) / 1000).toFixed(0)} s of the machine`);
     await page.locator("h1", { hasText: "Until that ends, one more failure loses data." }).waitFor({ state: "attached" });
-    await page.getByText("Wait. You may close this page and go home").waitFor();
+    // This machine has no channel for alarms.
+    await page.locator(".case").getByText("Nobody will be told if it fails").waitFor();
     machine.stria("speed", "tank", "--max", "1G");
     await followed(page);
     await closed(page);

@@ -307,7 +307,7 @@ test("a rebuild that leaves a gap sends nobody home: the gap asks for a drive", 
   });
 });
 
-test("a job that runs sends nobody home while its array needs somebody, or its sweeps are paused", async () => {
+test("nobody is sent home while anything of the machine needs somebody, a job is held, or nobody would be told of a failure", async () => {
   const job = (scene) => ({ state: "running", task: { ...SCENES.rebuilding().arrays[0].tasks[0], array: scene.arrays[0].name }, ended_ms: null });
   SCENES.at_work = () => ({ ...SCENES.rebuilding(), job: job(SCENES.rebuilding()) });
   SCENES.gap_left = () => ({ ...SCENES.at_work(), matters: [lost("tank", { drives: ["/dev/nvme3n1"] })] });
@@ -316,13 +316,23 @@ test("a job that runs sends nobody home while its array needs somebody, or its s
     scene.arrays[0].view.paused = true;
     return scene;
   };
-  for (const [scene, words] of [["at_work", "You may close this page and go home"], ["gap_left", "the first screen says what is still to do"], ["held", "the first screen says what is still to do"]]) {
+  SCENES.untold_job = () => ({ ...SCENES.at_work(), told_by: [] });
+  SCENES.other_array = () => {
+    const scene = SCENES.at_work();
+    return { ...scene, matters: [...scene.matters, lost("pool", { drives: ["/dev/nvme8n1"] })] };
+  };
+  const still = "the first screen says what is still to do";
+  const cases = [["at_work", "You may close this page and go home", "you may close this page and go home"], ["gap_left", still, null], ["held", still, null], ["untold_job", "Nobody will be told if it fails", "nobody will be told if it fails"], ["other_array", still, "do not go home yet: something else here needs you."]];
+  for (const [scene, words, first] of cases) {
     await on(
       scene,
       async (page) => {
         await page.getByRole("button", { name: "Scrub…" }).click();
         await page.getByRole("dialog").getByRole("button", { name: "Do it" }).click();
         await page.getByRole("dialog").getByText(words).waitFor();
+        await page.keyboard.press("Escape");
+        await page.getByRole("link", { name: /^Now/ }).click();
+        if (first) await page.locator("article.case .do-dont, details.case .do-dont").getByText(first).waitFor({ state: "attached" });
       },
       { place: "arrays/tank" },
     );
