@@ -2,7 +2,7 @@
 import { useEffect, useId, useState } from "preact/hooks";
 import { bytes, count, duration, micros, percent } from "./format.ts";
 import { arrays, drives, drives_fault, look_at_drives } from "./live.ts";
-import { Act, NoDrives, Sign, useFocus } from "./parts.tsx";
+import { Act, NoDrives, Sign, useAwaited, useFocus } from "./parts.tsx";
 import { DriveLine, open_plan } from "./plan.tsx";
 import * as server from "./server.ts";
 import type { Drive, Forecasts, LevelForecast } from "./types.ts";
@@ -76,6 +76,7 @@ export function Create() {
   const [like, set_like] = useState("");
   const id = useId();
   const steps = useFocus<HTMLOListElement>(step);
+  useAwaited(step === 1);
   const list = (drives.value ?? []).filter(is_choosable);
   const chosen = list.filter((drive) => picked.includes(drive.path));
   const spares = spare && chosen.length > 2 ? 1 : 0;

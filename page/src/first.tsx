@@ -1,9 +1,9 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
 import { type Case, cases, drives_of, family, known_of, label, spares_of, steps_of } from "./cases.ts";
-import { bytes, duration, percent, rate, time } from "./format.ts";
-import { arrays, drives, events, here, history, in_s, jobs, state } from "./live.ts";
-import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, role_sign, role_word, severity_word } from "./parts.tsx";
+import { bytes, duration, listed, percent, rate, time } from "./format.ts";
+import { arrays, drives, events, here, history, in_s, inside, jobs, state } from "./live.ts";
+import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -79,12 +79,15 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
   const count = served.reduce((sum, array) => sum + (array.view ? drives_of(array.view).length : 0), 0);
   // An administrator stopped them, so they are no matter. But they serve no clients, so "All is well" would be wrong.
   const stopped = arrays.value.filter((array) => array.state === "stopped");
-  const kind = worst?.severity ?? (stopped.length > 0 ? "notice" : "good");
+  // Who is to pull a drive must not take the wrong one in a hurry: while something is wrong, that comes first.
+  const pull = all.every((one) => one.severity === "notice") ? inside.value : [];
+  const kind = worst?.severity ?? (stopped.length > 0 || pull.length > 0 ? "notice" : "good");
+  const to_pull = t("still_to_pull", { drives: listed(pull.map(label)) });
   return (
     <header class={`verdict ${kind}`}>
       <Sign name={kind} />
       <div>
-        <h1>{worst ? <Say it={worst.what} /> : arrays.value.length === 0 ? t("no_array") : served.length === 0 ? t("none_served") : t("all_well")}</h1>
+        <h1>{worst ? <Say it={worst.what} /> : arrays.value.length === 0 ? t("no_array") : served.length === 0 ? t("none_served") : pull.length > 0 ? t("well_but", { rest: to_pull }) : t("all_well")}</h1>
         {worst ? (
           <p>
             <Say it={worst.means} />
@@ -92,6 +95,22 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
           </p>
         ) : (
           <p>{arrays.value.length === 0 ? <Told text={t("no_array_means")} /> : served.length === 0 ? null : t("all_well_means", { arrays: served.length, drives: count })}</p>
+        )}
+        {pull.length > 0 && (
+          <>
+            {worst && (
+              <p class="notable">
+                <Sign name="notice" /> {to_pull}
+              </p>
+            )}
+            <ul class="plain-list pull">
+              {pull.map((one) => (
+                <li key={one.path}>
+                  <strong>{label(one)}</strong> <span class="path">{where_is(one.path, one.drive)}</span> <small class="soft">{t("dropped_at", { array: one.array, time: time(here(one.at_ms)) })}</small>
+                </li>
+              ))}
+            </ul>
+          </>
         )}
         {stopped.length > 0 && (
           <p class="notable">

@@ -19,6 +19,9 @@ export function bytes(value: number): string {
   return `${number(value || 0, value < 100 ? 1 : 0)} ${units[unit]}`;
 }
 
+/** Several names in a sentence. */
+export const listed = (names: string[]) => new Intl.ListFormat(locale.value, { type: "conjunction" }).format(names);
+
 export const rate = (bytes_per_s: number) => `${bytes(bytes_per_s)}/s`;
 
 /** A figure with one decimal, as the reader writes it. */

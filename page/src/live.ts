@@ -4,17 +4,21 @@
 // present is never shown as such: `silent_since` says since when, and everything that acts is closed meanwhile.
 import { batch, computed, effect, signal } from "@preact/signals";
 import { now, zone } from "./format.ts";
+import { drops_of, still_inside } from "./dropped.ts";
 import * as server from "./server.ts";
-import type { About, ArrayEntry, ArrayView, Drive, Event, Job, State } from "./types.ts";
+import type { About, Action, ArrayEntry, ArrayView, Drive, Event, Job, State } from "./types.ts";
 import type { Source } from "./way.ts";
 
 /** The stream beats each second. A state that is older than this is no longer the present. */
 const STALE_MS = 4000;
 const TRY_AGAIN_MS = 2000;
 const EVENTS_MAX = 500;
+const DROP = "member_failed";
 const SAMPLES_MAX = 180;
 /** The server asks drives for their health so often. */
 const DRIVES_EVERY_MS = 300_000;
+/** While a drive is to be put in or pulled, somebody stands at the server. */
+const AWAITED_EVERY_MS = 4000;
 
 export const state = signal<State | null>(null);
 export const about = signal<About | null>(null);
@@ -25,6 +29,11 @@ export const drives = signal<Drive[] | null>(null);
 export const drives_fault = signal<server.Refusal | null>(null);
 /** The latest events, the newest last. */
 export const events = signal<Event[]>([]);
+const drop_events = signal<Event[]>([]);
+/** Drives that arrays have dropped, as far back as the server told. */
+export const drops = computed(() => drops_of(drop_events.value));
+/** Dropped drives that somebody still has to pull. */
+export const inside = computed(() => still_inside(drops.value, drives.value ?? [], arrays.value));
 /** True: the server wants to know who asks. */
 export const login_needed = signal(false);
 /** How often the reader has logged in again. */
@@ -100,23 +109,33 @@ function heard(time_ms: number) {
 
 /**
  * What is known of drives changes when members or alarms do, and when a job ends: then the machine's drives are looked at again. Their
- * health, which changes by itself, is looked at now and then.
+ * health, which changes by itself, is looked at now and then. A drive that somebody puts in or pulls changes no state.
  */
 let shape = "";
 /** The shape at the last look; null: it had no answer. */
 let looked: string | null = null;
-let due = 0;
+let looked_at = 0;
 let is_looking = false;
+/** Windows that wait for the reader to put in a drive. */
+export const awaiting = signal(0);
+
+/** True while a drive is to be put in or pulled: then the list is read every few seconds. */
+function is_awaited(): boolean {
+  if (document.hidden) return false;
+  const needs = (action: Action) => (action.action === "add" && action.drive === "") || (action.action === "replace" && action.new === "");
+  return awaiting.value > 0 || inside.value.length > 0 || (state.value?.summary.matters.some((matter) => matter.remedies.some(needs)) ?? false);
+}
 
 function look_if_due() {
   const is_current = looked === null || looked === shape;
-  if (is_looking || (is_current && Date.now() < due)) return;
+  const every = looked === null ? TRY_AGAIN_MS : is_awaited() ? AWAITED_EVERY_MS : DRIVES_EVERY_MS;
+  if (is_looking || (is_current && Date.now() < looked_at + every)) return;
   const wanted = shape;
   is_looking = true;
   void look_at_drives(false, true).then((is_answered) => {
     is_looking = false;
     looked = is_answered ? wanted : null;
-    due = Date.now() + (is_answered ? DRIVES_EVERY_MS : TRY_AGAIN_MS);
+    looked_at = Date.now();
   });
 }
 
@@ -163,6 +182,7 @@ export async function look_at_drives(refresh = false, is_unattended = false): Pr
 async function load_events() {
   try {
     events.value = (await server.events({ limit: 200 }, true)).events;
+    drop_events.value = (await server.events({ kind: DROP, limit: 200 }, true)).events;
   } catch {
     // As above.
   }
@@ -185,6 +205,7 @@ function connect() {
     },
     event: (event) => {
       events.value = [...events.value, event].slice(-EVENTS_MAX);
+      if (event.kind === DROP) drop_events.value = [...drop_events.value, event].slice(-EVENTS_MAX);
     },
     reset: () => void load_events(),
     // The reader's role may have changed. A refusal is not handled here: the stream is refused, too.

@@ -3,9 +3,9 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type Say as Sentence, type Severity, known_of } from "./cases.ts";
 import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
-import { drives, drives_fault, here, in_s, jobs, login_needed, logins, refusal, silent_since, state } from "./live.ts";
+import { awaiting, drives, drives_fault, here, in_s, jobs, login_needed, logins, refusal, silent_since, state } from "./live.ts";
 import { known } from "./server.ts";
-import type { Action, ArrayView, MemberView, Seat, Task } from "./types.ts";
+import type { Action, ArrayView, Drive, MemberView, Seat, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
 const PATHS = {
@@ -218,6 +218,10 @@ export function place_of(seat: Seat | null | undefined): string | null {
   return seat.enclosure ? t("in_seat", { slot: seat.slot, enclosure: seat.enclosure }) : t("in_slot", { slot: seat.slot });
 }
 
+/** Where a person finds a drive: its place and what stands on it, else its path. */
+export const where_is = (path: string, drive: Pick<Drive, "seat" | "serial"> | undefined) =>
+  [place_of(drive?.seat), drive?.serial && t("serial_is", { serial: drive.serial })].filter(Boolean).join(", ") || path;
+
 /** What is shown beside it is not the present: since when, and that it is not. */
 export function Silence() {
   const since = silent_since.value;
@@ -334,6 +338,17 @@ export function useFocus<T extends HTMLElement>(on: unknown) {
     before.current = on;
   }, [on]);
   return part;
+}
+
+/** While it is shown, a drive that is put in comes into the list by itself. */
+export function useAwaited(is_wanted = true) {
+  useEffect(() => {
+    if (!is_wanted) return;
+    awaiting.value += 1;
+    return () => {
+      awaiting.value -= 1;
+    };
+  }, [is_wanted]);
 }
 
 /**

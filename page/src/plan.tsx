@@ -1,10 +1,10 @@
 // One window for everything that changes something: choose a drive where one is needed, see the plan, confirm it, follow it to the end.
 import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
-import { type Home, drives_of, free_drive, home_of, is_large_enough, least_bytes } from "./cases.ts";
+import { type Home, drives_of, free_drive, home_of, is_large_enough, label, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
 import { array_of, drives, drives_fault, here, job_of, logins, look_at_drives, state } from "./live.ts";
-import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, may, place_of, useFocus } from "./parts.tsx";
+import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, may, useAwaited, useFocus, where_is } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -154,8 +154,9 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
     await look_at_drives(true);
     set_looking(false);
   };
-  // A drive that was put in a minute ago must be in the list.
+  // A drive that was put in a minute ago must be in the list, and one that is put in now must come into it.
   useEffect(() => void look(), []);
+  useAwaited();
   const go = () => {
     if (!path) return;
     if (action.action === "add") onChoose({ ...action, drive: path });
@@ -364,7 +365,6 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
   // The first screen shows a removed drive no more, and somebody still has to find it.
   const removed = is_failed && live.action.action === "remove" ? live.action.drive : null;
   const drive = drives.value?.find((one) => one.path === removed);
-  const out = removed === null ? "" : [place_of(drive?.seat), drive?.serial && t("serial_is", { serial: drive.serial })].filter(Boolean).join(", ");
   const took = live.ended_ms ? (live.ended_ms - live.started_ms) / 1000 : null;
   return (
     <div class="follow">
@@ -387,7 +387,7 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
       </div>
       {live.text !== "" && !(live.state === "running" && live.task) && <p lang="en">{live.text}</p>}
       {live.state === "failed" && (state.value?.summary.matters.length ?? 0) > 0 && <p>{t("job_failed_next")}</p>}
-      {live.state === "done" && out && <p>{t("now_take_out", { what: out })}</p>}
+      {live.state === "done" && removed !== null && <p class="notable">{t("now_take_out", { drive: label({ path: removed }), where: where_is(removed, drive) })}</p>}
       {live.state === "running" && live.task && <Progress task={live.task} />}
       {live.state === "running" && <p class="soft">{t(may_close(live))}</p>}
       <CancelJob job={live} />

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { spawn } from "node:child_process";
-import { copyFileSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { PATIENCE, axe, browser, open, sticking_out } from "./browser.mjs";
@@ -93,7 +93,10 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     await press(page, "Remove: show the plan");
     await press(page, "Do it");
     await followed(page);
+    await dialog(page).getByText(`Now take ${basename(drives[2])} out of the server`).waitFor();
     await closed(page);
+    await headline(page, `All arrays are well. Still to do: pull ${basename(drives[2])}.`);
+    rmSync(drives[2]);
     await headline(page, "All is well.");
 
     await page.getByRole("link", { name: "tank" }).click();

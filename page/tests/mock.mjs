@@ -81,7 +81,7 @@ export const SCENES = {
     return {
       arrays,
       matters: [lost("tank", Date.now() - 17 * 60_000, { drives: ["/dev/nvme3n1"], reason: "write of 128 KiB at sector 2097152 failed: I/O error" })],
-      events: [event(1, 17 * 60_000, "tank", "member_failed", "/dev/nvme3n1 of tank (slot 3) failed: write of 128 KiB at sector 2097152 failed: I/O error", { slot: 3 })],
+      events: [event(1, 17 * 60_000, "tank", "member_failed", "/dev/nvme3n1 (slot 3) was dropped: write of 128 KiB at sector 2097152 failed: I/O error", { slot: 3 })],
       drives: [...drives_of(arrays), drive("/dev/nvme12n1"), drive("/dev/nvme13n1", { carries: ["ext4 file system \"backup\""], free: false, serial: "S64HNE0T588888" })],
     };
   },

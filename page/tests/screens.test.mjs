@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { axe, browser, open, sticking_out } from "./browser.mjs";
-import { SCENES, matter, mock } from "./mock.mjs";
+import { SCENES, drive, matter, mock } from "./mock.mjs";
 import { visit } from "./paint.mjs";
 
 let chromium;
@@ -168,13 +168,64 @@ test("where no free drive is here, the window says so; a removed drive is still 
   const remove = async (page) => {
     await page.getByRole("button", { name: "Remove: show the plan" }).click();
     await page.getByRole("button", { name: "Do it" }).click();
-    await page.getByText("Now take it out of the machine: bay 7 of SuperMicro JBOF 1, serial number S64HNE0T510742.").waitFor();
+    await page.getByText("Now take nvme3n1 out of the server: bay 7 of SuperMicro JBOF 1, serial number S64HNE0T510742.").waitFor();
     // Behind the window the page goes back to its headline.
     await page.getByRole("dialog").getByRole("button", { name: "Close" }).last().click();
     await page.getByRole("dialog").waitFor({ state: "detached" });
     assert.equal(await page.evaluate(() => scrollY), 0);
   };
   await on("removable", remove, { viewport: { width: 390, height: 700 } });
+});
+
+test("a drive that is put in while one is needed, or while drives are chosen, comes into the list by itself", async () => {
+  SCENES.needs_one = () => {
+    const scene = SCENES.degraded();
+    return { ...scene, drives: scene.drives.filter((drive) => drive.path !== "/dev/nvme12n1") };
+  };
+  await on("needs_one", async (page, server) => {
+    await page.getByText("Put it in again if it was only loose, else a new one").waitFor();
+    server.change(SCENES.degraded());
+    await page.getByText("nvme12n1 is free and fits").waitFor({ timeout: 15_000 });
+  });
+  const choose = async (page, server) => {
+    await page.getByRole("checkbox").nth(4).waitFor();
+    const next = SCENES.empty();
+    server.change({ ...next, drives: [...next.drives, drive("/dev/nvme9n1")] });
+    await page.getByRole("checkbox").nth(5).waitFor({ timeout: 15_000 });
+  };
+  await on("empty", choose, { place: "create" });
+});
+
+test("a dropped drive that no array lists any more is to be pulled, until it is gone; a new one in its place is not", async () => {
+  const dropped = (index) => ({ sequence: index, time_ms: Date.now() - 3_600_000, array: "tank", kind: "member_failed", slot: 3, text: `/dev/nvme${index}n1 (slot 3) was dropped: I/O error` });
+  SCENES.pulls = () => {
+    const scene = SCENES.well();
+    const { uuid } = scene.arrays[0];
+    const old = { free: false, carries: ['a member of array "tank"'], member: { array: "tank", uuid, served: false, slot: null, role: null } };
+    const dead = { free: false, kind: null, size_bytes: null, serial: null, seat: null, error: "it cannot be read" };
+    // One has left its superblock, one answers no more, one was rebuilt since, and in the place of the last one lies a new drive.
+    scene.drives.push(drive("/dev/nvme20n1", old), drive("/dev/nvme21n1", dead), drive("/dev/nvme22n1"));
+    scene.events.push(dropped(20), dropped(21), dropped(22), dropped(2));
+    return scene;
+  };
+  await on("pulls", async (page, server) => {
+    await page.getByRole("heading", { level: 1, name: "All arrays are well. Still to do: pull nvme20n1 and nvme21n1." }).waitFor();
+    const said = await page.locator(".pull li").allInnerTexts();
+    assert.match(said[0], /nvme20n1 bay 24 of SuperMicro JBOF 1, serial number S64HNE0T599999 dropped by tank/);
+    assert.match(said[1], /nvme21n1 \/dev\/nvme21n1/);
+    assert.equal(await page.locator(".verdict.good").count(), 0);
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    // Whoever pulls them sees it.
+    const next = SCENES.pulls();
+    server.change({ ...next, drives: next.drives.filter(({ path }) => !/2[01]n1$/.test(path)) });
+    await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+  });
+  // While something is wrong, nobody is sent to pull anything else.
+  SCENES.pulls_later = () => ({ ...SCENES.pulls(), matters: [lost("pool", { drives: ["/dev/nvme8n1"] })] });
+  await on("pulls_later", async (page) => {
+    await page.getByRole("heading", { level: 1, name: /^Array pool has lost/ }).waitFor();
+    assert.equal(await page.getByText("Still to do").count(), 0);
+  });
 });
 
 test("a healthy spare that leaves its array may stay in the machine, and a failed one was replaced by nobody", async () => {
@@ -190,7 +241,7 @@ test("a healthy spare that leaves its array may stay in the machine, and a faile
       await page.getByRole("button", { name: "Remove: show the plan" }).click();
       await page.getByRole("button", { name: "Do it" }).click();
       await page.getByText(/Done at \d/).waitFor();
-      assert.equal(await page.getByText("Now take it out of the machine").count(), count);
+      assert.equal(await page.getByText(/^Now take nvme6n1 out of the server/).count(), count);
       if (scene === "spare_lost") assert.equal(await page.getByText("complete again").count(), 0);
     });
   }
