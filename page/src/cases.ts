@@ -2,6 +2,7 @@
 //
 // The server says which matters stand, and the worst first; here each kind has its sentences. Each sentence is a key of the catalogue. A matter of
 // a kind that has none is shown in the server's words.
+import type { Dropped } from "./dropped.ts";
 import type { Action, ArrayEntry, ArrayView, Drive, Matter, MatterKind, MemberView, State } from "./types.ts";
 import type { Key, Values } from "./words.ts";
 
@@ -21,6 +22,8 @@ export type Case = {
   view: ArrayView | null;
   /** The drives that it is about. */
   drives: MemberView[];
+  /** Which drives empty slots had last, where the array lists them no more. */
+  last: LastDrive[];
   todo: Say[];
   /** What to do instead where a free drive of the machine can take the place. */
   todo_with_free: Say[] | null;
@@ -30,6 +33,8 @@ export type Case = {
   /** The reason in the server's words. */
   reason: string | null;
 };
+
+export type LastDrive = { slot: number; path: string; serial: string | null; place: string | null; failed_ms: number | null };
 
 /** Members of an array and its spans that are drives. */
 export const drives_of = (array: ArrayView): MemberView[] => [
@@ -72,8 +77,21 @@ export function steps_of(one: Case, drives: Drive[] | null): Say[] {
 /** A drive's short name. */
 export const label = (member: { path: string }) => member.path.split("/").pop() || member.path;
 
-/** All that is wrong, the worst first. */
-export const cases = (state: State): Case[] => state.summary.matters.map((matter, index) => case_of(matter, index, state, home_of(state)));
+/** All that is wrong, the worst first. `drops`: what is known of drives that arrays have dropped. */
+export const cases = (state: State, drops: Dropped[]): Case[] => state.summary.matters.map((matter, index) => case_of(matter, index, state, home_of(state), drops));
+
+/** The daemon remembers what it saw in sync for a while; of what failed sooner the events tell. */
+function last_drives(view: ArrayView, drops: Dropped[]): LastDrive[] {
+  const is_listed = (slot: number) => view.members.some((member) => member.role === "failed" && member.slot === slot);
+  return view.missing_slots.filter((slot) => !is_listed(slot)).flatMap((slot) => {
+    const known = view.last_drives?.find((last) => last.slot === slot);
+    const drop = drops.findLast((drop) => drop.array === view.name && drop.slot === slot);
+    const [path, at_ms] = [drop?.path ?? known?.path, drop?.at_ms ?? null];
+    if (path === undefined) return [];
+    const is_same = known?.path === path;
+    return [{ slot, path, serial: (is_same && known.serial) || null, place: (is_same && known.place) || null, failed_ms: at_ms }];
+  });
+}
 
 /** True if the reader has something to do: a rebuild ends by itself. */
 export const needs_reader = (one: { severity: string; kind: string }) => one.severity !== "notice" && one.kind !== "rebuilding";
@@ -83,12 +101,16 @@ export type Home = "go" | "untold" | "stay";
 export const home_of = ({ summary }: State): Home =>
   summary.matters.some((matter) => needs_reader({ severity: severity_of(matter), kind: String(matter.kind) })) ? "stay" : summary.told_by.length === 0 ? "untold" : "go";
 
+/** Kinds that are about drives that are missing. */
+const LOSSES = new Set(["degraded", "paused", "failed"]);
+
 const severity_of = (matter: Matter): Severity => (matter.urgency === "well" ? "notice" : matter.urgency);
 
-function case_of(matter: Matter, index: number, { arrays }: State, home: Home): Case {
+function case_of(matter: Matter, index: number, { arrays }: State, home: Home, drops: Dropped[]): Case {
   const entry = arrays.find(({ name, view }) => name === matter.array || (view && family(view).some((part) => part.name === matter.array)));
   const view = (entry?.view && family(entry.view).find((part) => part.name === matter.array)) ?? null;
   const members = entry?.view ? drives_of(entry.view) : [];
+  const last = view && LOSSES.has(String(matter.kind)) && known_of(view) === "present" ? last_drives(view, drops) : [];
   const words = words_of(matter, view, entry, home);
   const left = view?.losses_survived ?? 0;
   const lost = Math.max(1, (view?.missing_slots.length ?? 0) + (view?.members.filter((member) => member.role === "rebuilding").length ?? 0));
@@ -105,6 +127,7 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home): 
     since_ms: matter.since_ms ?? null,
     view,
     drives: members.filter((member) => matter.drives.includes(member.path)).sort((a, b) => (a.slot ?? Infinity) - (b.slot ?? Infinity)),
+    last,
     todo: words ? words.todo.map(say) : [{ text: matter.action }],
     todo_with_free: words?.todo_with_free?.map(say) ?? null,
     avoid: words ? words.avoid.map(say) : [{ text: matter.avoid }],

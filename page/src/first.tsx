@@ -1,14 +1,14 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
-import { type Case, cases, drives_of, family, known_of, label, spares_of, steps_of } from "./cases.ts";
+import { type Case, type LastDrive, cases, drives_of, family, known_of, label, spares_of, steps_of } from "./cases.ts";
 import { bytes, duration, listed, percent, rate, time } from "./format.ts";
-import { arrays, drives, events, here, history, in_s, inside, jobs, state } from "./live.ts";
+import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
-export const found = computed<Case[]>(() => (state.value ? cases(state.value) : []));
+export const found = computed<Case[]>(() => (state.value ? cases(state.value, drops.value) : []));
 
 export function First() {
   const all = found.value;
@@ -192,7 +192,10 @@ function CaseBody({ one }: { one: Case }) {
                 <AsOf array={view} />
                 <Bays array={view} about={one.drives.map((member) => member.path)} name={view.name} />
                 {one.drives.map((member) => (one.drives.length > 1 ? <Brief key={member.path} member={member} /> : <Identity key={member.path} member={member} />))}
-                {is_present && one.drives.length === 0 && view.missing_slots.length > 0 && <Unknown one={one} />}
+                {one.last.map((last) => (
+                  <Last key={last.slot} last={last} />
+                ))}
+                {is_present && one.drives.length === 0 && one.last.length < view.missing_slots.length && <Unknown one={one} />}
               </>
             )}
             {one.reason && (
@@ -311,12 +314,42 @@ function Identity({ member }: { member: MemberView }) {
   );
 }
 
+/** The drive that an empty slot had last: whether it is still in the machine, and how to find it. */
+function Last({ last }: { last: LastDrive }) {
+  const drive = drives.value?.find((drive) => drive.path === last.path);
+  // A drive that is free or works for somebody is another one in the same place.
+  const is_inside = inside.value.some((one) => one.path === last.path);
+  const serial = last.serial ?? (is_inside ? drive?.serial : null);
+  const place = (is_inside && place_of(drive?.seat)) || null;
+  return (
+    <div class="identity brief">
+      <p class="brief-head">
+        <span>
+          {t("slot")} <strong>{last.slot}</strong>
+        </span>
+        <span class="state">
+          <Sign name="critical" /> {t("last_here")}
+        </span>
+        <strong class={serial ? "mono" : "path"}>{serial ?? label(last)}</strong>
+      </p>
+      <p class="soft path">
+        {place ? `${place} · ` : last.place && <span lang="en">{last.place} · </span>}
+        {last.path}
+      </p>
+      <p class={is_inside ? "notable" : "soft"}>
+        {last.failed_ms !== null && t("failed_at", { time: time(here(last.failed_ms)) })} {t(is_inside ? "take_it_out" : "not_in_here")}
+      </p>
+    </div>
+  );
+}
+
 /** After a restart nothing is known of a lost drive but its slot: then those that work tell which it is not. */
 function Unknown({ one }: { one: Case }) {
   const working = one.view ? drives_of(one.view).filter((member) => role_of(member) !== "failed" && role_of(member) !== "lost") : [];
+  const slots = (one.view?.missing_slots ?? []).filter((slot) => !one.last.some((last) => last.slot === slot));
   return (
     <>
-      <p>{t("lost_unknown", { slots: one.view?.missing_slots.join(", ") ?? "", n: one.view?.missing_slots.length ?? 0 })}</p>
+      <p>{t("lost_unknown", { slots: slots.join(", "), n: slots.length })}</p>
       <ul class="serials">
         {working.map((member) => (
           <li key={member.path}>

@@ -333,6 +333,27 @@ test("two readers see the same; a plan that the other's order has overtaken is n
   });
 });
 
+test("a failed drive that was removed before another one came is still named, with its time, as long as it is in the machine", async () => {
+  let drives;
+  const prepare = (machine) => {
+    drives = [0, 1, 2].map((index) => machine.image(`drive-${index}.img`));
+    machine.array("tank", "5", drives);
+  };
+  await on(prepare, 1, async (machine, page) => {
+    await headline(page, "All is well.");
+    const load = machine.load("tank");
+    machine.lose(drives[1]);
+    await headline(page, /^Array tank has lost a drive/);
+    await load.stop();
+    machine.stria("remove", "tank", drives[1]);
+    const which = page.locator("article.case .which");
+    await which.getByText("was here last").waitFor();
+    for (const words of [basename(drives[1]), "Failed at", "It is still in the server: take it out."]) await which.getByText(words).first().waitFor();
+    rmSync(drives[1]);
+    await which.getByText("The server does not see it any more.").waitFor();
+  });
+});
+
 test("a daemon that crashes is named with the time since, and its state is the present again after its restart", async () => {
   const prepare = (machine) => machine.array("pool", "1", [0, 1].map((index) => machine.image(`drive-${index}.img`)));
   await on(prepare, 1, async (machine, page) => {

@@ -177,6 +177,42 @@ test("where no free drive is here, the window says so; a removed drive is still 
   await on("removable", remove, { viewport: { width: 390, height: 700 } });
 });
 
+test("a drive that was removed from an array that still lacks it is named: from events, from the daemon's memory, in the machine or not", async () => {
+  const removed = (change) => () => {
+    const scene = SCENES.bare();
+    const { view } = scene.arrays[0];
+    view.members = view.members.filter((member) => member.role !== "failed");
+    scene.matters = [lost("tank", { since_ms: Date.now() - 17 * 60_000 })];
+    const dead = scene.drives.find(({ path }) => path === "/dev/nvme3n1");
+    Object.assign(dead, { member: null, carries: [], error: "it cannot be read" });
+    change(scene, view);
+    return scene;
+  };
+  Object.assign(SCENES, {
+    removed_here: removed(() => undefined),
+    removed_gone: removed((scene) => (scene.drives = scene.drives.filter(({ path }) => path !== "/dev/nvme3n1"))),
+    remembered: removed((scene, view) => {
+      scene.events = [];
+      view.last_drives = [{ slot: 3, path: "/dev/nvme3n1", serial: "S64HNE0T510742", place: "slot 7 of enclosure 3" }];
+      scene.drives = scene.drives.filter(({ path }) => path !== "/dev/nvme3n1");
+    }),
+    forgotten: removed((scene) => (scene.events = [])),
+  });
+  for (const [scene, words] of [
+    ["removed_here", ["Slot 3", "was here last", "S64HNE0T510742", "bay 7 of SuperMicro JBOF 1", "Failed at", "It is still in the server: take it out."]],
+    ["removed_gone", ["Slot 3", "nvme3n1", "/dev/nvme3n1", "Failed at", "The server does not see it any more."]],
+    ["remembered", ["S64HNE0T510742", "slot 7 of enclosure 3", "The server does not see it any more."]],
+    ["forgotten", ["The drive of slot 3 is not here, and was not seen since the server started."]],
+  ]) {
+    await on(scene, async (page) => {
+      const which = page.locator("article.case .which");
+      for (const word of words) await which.getByText(word).first().waitFor();
+      assert.equal(await which.getByText("was not seen since").count(), scene === "forgotten" ? 1 : 0);
+      assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    });
+  }
+});
+
 test("a drive that is put in while one is needed, or while drives are chosen, comes into the list by itself", async () => {
   SCENES.needs_one = () => {
     const scene = SCENES.degraded();
