@@ -160,7 +160,7 @@ function Served({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
       <Clients view={view} />
       <Details view={view} />
       <ArraySettings array={entry.name} view={view} />
-      <Actions entry={entry} />
+      <Actions entry={entry} view={view} />
     </>
   );
 }
@@ -656,14 +656,16 @@ function Details({ view }: { view: ArrayView }) {
   );
 }
 
-function Actions({ entry }: { entry: ArrayEntry }) {
+function Actions({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const array = entry.name;
+  // Then the plan names them, and asks for the array's name. Without it the server refuses, and the page could not stop the array.
+  const force = view.clients.length > 0;
   return (
     <section class="card">
       <h2>{t("actions")}</h2>
       <div class="buttons">
         <Act onClick={() => open_plan({ action: "add", array, drive: "", span: null })}>{t("act_add")}…</Act>
-        <Act onClick={() => open_plan({ action: "stop", array, force: false })}>{t("act_stop")}…</Act>
+        <Act onClick={() => open_plan({ action: "stop", array, force })}>{t("act_stop")}…</Act>
       </div>
       <p class="soft">{t("stop_note")}</p>
     </section>

@@ -243,6 +243,8 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
   const id = useId();
   const is_over = now.value > here(offer.expires_ms);
   const role = plan.role === "admin" ? "admin" : "operate";
+  // What is to be confirmed by its name harms somebody, also if no data is lost.
+  const harms = plan.loses.length > 0 || (plan.confirm !== null && plan.confirm !== undefined);
   const ready = !is_over && !busy && (plan.confirm === null || plan.confirm === undefined || typed === plan.confirm);
   const go = async () => {
     set_busy(true);
@@ -280,7 +282,7 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
             {t("new_plan")}
           </button>
         ) : (
-          <Act primary={plan.loses.length === 0} danger={plan.loses.length > 0} role={role} busy={!ready} onClick={go}>
+          <Act primary={!harms} danger={harms} role={role} busy={!ready} onClick={go}>
             {t("do_it")}
           </Act>
         )}

@@ -106,6 +106,12 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     await closed(page);
     await page.getByRole("link", { name: /^Now/ }).click();
     await page.getByText(/Last scrub .* all redundancy matches/).waitFor();
+    // The client would lose its disk: the plan says so, and asks for the name.
+    await page.getByRole("link", { name: "tank" }).click();
+    await press(page, "Stop…");
+    await dialog(page).getByText("1 client uses it and loses its disk").waitFor();
+    assert.ok(await dialog(page).getByRole("button", { name: "Do it" }).isDisabled());
+    await page.keyboard.press("Escape");
     await load.stop();
     assert.equal(machine.status("tank").health, "optimal");
 

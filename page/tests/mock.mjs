@@ -351,7 +351,7 @@ function plan(action) {
   return {
     action, title: `${drive} takes slot 3 of ${action.array ?? action.name} and is filled from the other drives.`,
     writes: action.action === "start" ? [] : [{ drive, identity: "SAMSUNG MZQL23T8HCLS-00A07, S64HNE0T599999", what: "superblock, bitmap, then the data of slot 3", extents: [{ start_bytes: 4096, length_bytes: 4096 }, { start_bytes: 134217728, length_bytes: SIZE - 134217728 }], loses: loses[0] ?? null }],
-    writes_nothing: action.action === "locate", loses, warnings: ["the rebuild reads every other member"], forecast: null, role: "operate", confirm: loses.length > 0 ? (action.array ?? action.name) : null,
+    writes_nothing: action.action === "locate", loses, warnings: ["the rebuild reads every other member"], forecast: null, role: "operate", confirm: loses.length > 0 || (action.action === "stop" && action.force) ? (action.array ?? action.name) : null,
   };
 }
 

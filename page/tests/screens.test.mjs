@@ -213,6 +213,28 @@ test("a drive that was removed from an array that still lacks it is named: from 
   }
 });
 
+test("a stop that takes the disk from clients asks for the name, one that troubles nobody does not", async () => {
+  SCENES.unused = () => {
+    const scene = SCENES.well();
+    scene.arrays[0].view.clients = [];
+    return scene;
+  };
+  for (const [scene, force] of [["well", true], ["unused", false]]) {
+    await on(
+      scene,
+      async (page, server) => {
+        await page.getByRole("button", { name: "Stop…" }).click();
+        assert.deepEqual((await until_asked(server, "/api/v1/plans")).body, { action: "stop", array: "tank", force });
+        const go = page.getByRole("dialog").getByRole("button", { name: "Do it" });
+        await go.waitFor();
+        assert.equal(await go.isDisabled(), force);
+        assert.equal(await page.getByRole("dialog").locator("button.danger").count(), force ? 1 : 0);
+      },
+      { place: "arrays/tank" },
+    );
+  }
+});
+
 test("a drive that is put in while one is needed, or while drives are chosen, comes into the list by itself", async () => {
   SCENES.needs_one = () => {
     const scene = SCENES.degraded();

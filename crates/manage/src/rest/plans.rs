@@ -432,7 +432,11 @@ fn plan_stop(machine: &Machine, action: &Action, array: &str, force: bool) -> Re
     let mut draft = Draft::new(action, Role::Operate, format!("Stop array \"{}\".", entry.name)).on(&entry);
     let clients: Vec<&str> = view.clients.iter().map(|client| client.peer.as_str()).collect();
     if force && !clients.is_empty() {
-        draft.warn(format!("{} clients are disconnected: {}", clients.len(), clients.join(", ")));
+        let lost = match clients.len() {
+            1 => "1 client uses it and loses its disk".to_owned(),
+            count => format!("{count} clients use it and lose their disk"),
+        };
+        draft.warn(format!("{lost}: {}", clients.join(", ")));
         draft.plan.confirm = Some(entry.name.clone());
     }
     Ok(draft.done(&entry.name))
