@@ -449,7 +449,7 @@ fn plan_remove(machine: &Machine, action: &Action, array: &str, drive: &Path) ->
         let (path, role) = (&member.path, &member.role);
         return Err(refused(format!("{path} is {role} in \"{}\": replace it, or fail it first", entry.name)));
     }
-    let title = format!("Take {} ({}) out of array \"{}\".", member.path, member.role, entry.name);
+    let title = format!("Remove {} ({}) from array \"{}\": it can be pulled afterwards.", member.path, member.role, entry.name);
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     if member.role == "spare" {
         draft.warn("the array has a spare less, so the next failure may find none");
