@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { drives_of, family, known_of, label } from "./cases.ts";
 import { ArraySettings } from "./change.tsx";
 import { Foreign } from "./foreign.tsx";
-import { bytes, count, decimal, level_name, micros, now, percent, rate, time } from "./format.ts";
+import { bytes, count, decimal, duration, level_name, micros, now, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, here, history, member_key, peak } from "./live.ts";
 import { found } from "./first.tsx";
 import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded, useDone } from "./parts.tsx";
@@ -336,6 +336,9 @@ const by_slot = (members: MemberView[]) => {
   return [...members].sort((a, b) => place(a) - place(b));
 };
 
+/** A member that leaves a request unanswered for so long is silent, as for the daemon; each request waits for a moment. */
+const SILENT_MS = 5000;
+
 /** The server asks drives every five minutes. */
 const OLD_MS = 11 * 60_000;
 
@@ -389,6 +392,11 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                     <Sign name={role_sign(role)} /> {role_word(role)}
                   </span>
                   {member.failure && <small lang="en">{member.failure}</small>}
+                  {(member.waiting_ms ?? 0) >= SILENT_MS && works && (
+                    <small class="bad">
+                      {t("silent_for", { time: duration((member.waiting_ms ?? 0) / 1000, true) })} {member.needed && t("needed_here")}
+                    </small>
+                  )}
                 </td>
                 <td data-label={t("drive_health")}>
                   {report && !works && report.verdict === "good" ? <small class="long">{t("healthy_yet_failed")}</small> : report ? <Pill state={report.verdict === "good" ? "good" : report.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${report.verdict}`)}</Pill> : <span class="soft">{t("unknown")}</span>}
@@ -419,7 +427,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                       {t("act_replace")}…<span class="hidden"> {member.path}</span>
                     </Act>
                   )}
-                  {(member.waiting_ms ?? 0) > 0 && works && (
+                  {(member.waiting_ms ?? 0) >= SILENT_MS && works && !member.needed && (
                     <Act danger onClick={() => open_plan({ action: "fail", array, drive: member.path })}>
                       {t("act_fail")}…<span class="hidden"> {member.path}</span>
                     </Act>

@@ -593,6 +593,8 @@ export const catalogue = of({
   spare: ["spare", "Ersatz", "запасной"],
   failed_member: ["failed", "ausge\u00adfallen", "отказал"],
   lost_member: ["lost", "verloren", "утрачен"],
+  silent_for: ["no answer for {time}", "seit {time} keine Antwort", "нет ответа {time}"],
+  needed_here: ["It cannot be failed: the array needs it.", "Der Verbund braucht es: es kann nicht als ausgefallen gemeldet werden.", "Отказ объявить нельзя: массив не может без него."],
   missing: ["missing", "fehlt", "отсутствует"],
   drive_health: ["Health", "Gesundheit", "Здоровье"],
   verdict_good: ["good", "gut", "хорошее"],

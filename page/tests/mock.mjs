@@ -17,7 +17,7 @@ export function member(index, more = {}) {
   return {
     slot: index, path: `/dev/nvme${index}n1`, role: "in sync", direct: true, direct_note: null, way: "interrupts", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: `S64HNE0T5${String(10331 + index * 137)}`,
     size_bytes: SIZE, read_errors: 0, hedged_reads: 0, wrong_sectors: 0, repaired_sectors: 0, checksums: null, read_count: 90210 + index, write_count: 70110, read_bytes: 40 * GIB, written_bytes: 31 * GIB,
-    no_room: false, lost: false, failure: null, read_latency: latency, write_latency: { ...latency, median_us: 31 + index }, waiting_ms: null, ...more,
+    no_room: false, needed: false, lost: false, failure: null, read_latency: latency, write_latency: { ...latency, median_us: 31 + index }, waiting_ms: null, ...more,
   };
 }
 

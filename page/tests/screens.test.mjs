@@ -235,6 +235,29 @@ test("a stop that takes the disk from clients asks for the name, one that troubl
   }
 });
 
+test("a member is failed by a button only if it is silent and the array can do without it", async () => {
+  const waits = (change) => () => {
+    const scene = SCENES.bare();
+    Object.assign(scene.arrays[0].view.members[1], change);
+    return scene;
+  };
+  Object.assign(SCENES, { moment: waits({ waiting_ms: 40 }), needed: waits({ waiting_ms: 9000, needed: true }), spared: waits({ waiting_ms: 9000 }) });
+  for (const [scene, buttons, words] of [["moment", 0, null], ["needed", 0, "It cannot be failed: the array needs it."], ["spared", 1, "no answer for 9 s"]]) {
+    await on(
+      scene,
+      async (page) => {
+        const row = page.getByRole("row", { name: /nvme1n1/ });
+        await row.waitFor();
+        if (words) await row.getByText(words).waitFor();
+        else assert.equal(await row.getByText("no answer").count(), 0);
+        assert.equal(await row.getByRole("button", { name: /^Fail a drive/ }).count(), buttons);
+        assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+      },
+      { place: "arrays/tank" },
+    );
+  }
+});
+
 test("a drive that is put in while one is needed, or while drives are chosen, comes into the list by itself", async () => {
   SCENES.needs_one = () => {
     const scene = SCENES.degraded();

@@ -822,7 +822,7 @@ fn plan_fail(machine: &Machine, action: &Action, array: &str, drive: &Path) -> R
         draft.warn_of_pool(machine);
     }
     if leaving.role == "in sync" {
-        draft.warn(after_failure(&view, drive));
+        draft.warn(after_failure(&view, drive)?);
         draft.warn("to exchange a drive that still works, replace it instead: redundancy stays meanwhile");
     }
     draft.plan.confirm = Some(entry.name.clone());
@@ -830,16 +830,22 @@ fn plan_fail(machine: &Machine, action: &Action, array: &str, drive: &Path) -> R
 }
 
 /// What is left when a member in sync is failed. Each span has its own redundancy.
-fn after_failure(view: &ArrayView, drive: &Path) -> String {
+///
+/// # Errors
+/// When data would be lost.
+fn after_failure(view: &ArrayView, drive: &Path) -> Result<String, ApiError> {
     let is_here =
         |view: &ArrayView| view.members.iter().any(|member| Path::new(&member.path) == drive && member.role == "in sync");
     let part = view.spans.iter().find(|span| is_here(span)).unwrap_or(view);
     let what = if std::ptr::eq(part, view) { "the array".to_owned() } else { format!("span \"{}\"", part.name) };
     let is_needed = part.members.iter().any(|member| Path::new(&member.path) == drive && member.needed);
     match part.losses_survived {
-        _ if is_needed => format!("{what} has no redundancy left for this drive, so this would lose data, and is refused"),
-        0 | 1 => format!("{what} has no redundancy afterwards: ONE MORE FAILURE LOSES DATA"),
-        count => format!("{what} survives {} more failures afterwards", count - 1),
+        _ if is_needed => Err(refused(format!(
+            "{} cannot be failed: {what} has no redundancy left for it, so data would be lost; add a drive first",
+            drive.display()
+        ))),
+        0 | 1 => Ok(format!("{what} has no redundancy afterwards: ONE MORE FAILURE LOSES DATA")),
+        count => Ok(format!("{what} survives {} more failures afterwards", count - 1)),
     }
 }
 
@@ -1056,8 +1062,9 @@ mod tests {
         let bare = view("tank-0", 0, &[1], &[("/a", "in sync")], vec![]);
         let sound = view("tank-1", 1, &[], &[("/b", "in sync")], vec![]);
         let array = of(view("tank", 0, &[], &[], vec![bare, sound]));
-        let (refused, warned) = (after_failure(&array, Path::new("/a")), after_failure(&array, Path::new("/b")));
-        assert!(refused.contains("is refused"), "{refused}");
+        let refused = after_failure(&array, Path::new("/a")).expect_err("it is needed");
+        let warned = after_failure(&array, Path::new("/b")).expect("it can be failed");
+        assert!(refused.message.contains("data would be lost"), "{refused:?}");
         assert!(warned.contains("tank-1") && warned.contains("no redundancy afterwards"), "{warned}");
     }
 
@@ -1067,7 +1074,7 @@ mod tests {
         let mut pairs = view("tank", 0, &[1], &[("/a", "in sync"), ("/b", "in sync")], vec![]);
         pairs["members"][1]["needed"] = false.into();
         let array = of(pairs);
-        assert!(after_failure(&array, Path::new("/a")).contains("is refused"));
-        assert!(after_failure(&array, Path::new("/b")).contains("ONE MORE FAILURE"));
+        assert!(after_failure(&array, Path::new("/a")).is_err());
+        assert!(after_failure(&array, Path::new("/b")).expect("it can be failed").contains("ONE MORE FAILURE"));
     }
 }
