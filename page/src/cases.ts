@@ -61,10 +61,13 @@ export const is_large_enough = (drive: Drive, least: number) => (drive.size_byte
 
 /** An empty, unused drive of the members' kind that can take a place in this array, the first of the list. */
 export function free_drive(view: ArrayView, drives: Drive[]): Drive | null {
-  const paths = new Set(drives_of(view).map((member) => member.path));
+  const members = drives_of(view);
+  const paths = new Set(members.map((member) => member.path));
+  // In the place of a failed member may sit a new drive.
+  const working = new Set(members.filter((member) => member.role !== "failed").map((member) => member.path));
   const kinds = new Set(drives.filter((drive) => paths.has(drive.path)).map((drive) => drive.kind));
   const least = least_bytes(view);
-  return drives.find((drive) => drive.free && !drive.error && !drive.pool && !paths.has(drive.path) && kinds.has(drive.kind) && is_large_enough(drive, least)) ?? null;
+  return drives.find((drive) => drive.free && !drive.error && !drive.pool && !working.has(drive.path) && kinds.has(drive.kind) && is_large_enough(drive, least)) ?? null;
 }
 
 /** The steps of a case: a machine that has a free drive needs nobody to fetch one before the rebuild begins. */

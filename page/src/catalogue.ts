@@ -840,6 +840,18 @@ export const catalogue = of({
     "In {array} ausgefallen: nur wählen, wenn es bloß lose war.",
     "Отказал в {array}: выбирайте его, только если он отошёл.",
   ],
+  new_in_place: [
+    "Nothing lies on it: a new drive where the failed one of {array} was",
+    "Nichts liegt darauf: ein neues Laufwerk, wo das ausgefallene von {array} war",
+    "Пусто: новый накопитель на месте отказавшего из {array}",
+  ],
+  failed_before: ["{drive} has failed in this array before.", "{drive} ist in diesem Verbund schon ausgefallen.", "{drive} уже отказывал в этом массиве."],
+  fails_again: [
+    "If it was not only loose, it will fail again: take a new drive.",
+    "War es nicht bloß lose, fällt es wieder aus: ein neues Laufwerk nehmen.",
+    "Если он не просто отошёл, он откажет снова: возьмите новый накопитель.",
+  ],
+  choose_first: ["Choose a drive first.", "Erst ein Laufwerk wählen.", "Сначала выберите накопитель."],
   no_free_here: [
     "No free drive is here. Put one in, then look again.",
     "Kein freies Laufwerk ist hier. Setzen Sie eines ein und suchen Sie neu.",

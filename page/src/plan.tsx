@@ -3,7 +3,7 @@ import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
 import { type Home, drives_of, free_drive, home_of, is_large_enough, label, least_bytes } from "./cases.ts";
 import { bytes, count, duration, now, percent, time } from "./format.ts";
-import { array_of, drives, drives_fault, here, job_of, logins, look_at_drives, state } from "./live.ts";
+import { array_of, drives, drives_fault, drops, here, inside, job_of, logins, look_at_drives, state } from "./live.ts";
 import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, may, useAwaited, useFocus, where_is } from "./parts.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
@@ -123,6 +123,9 @@ function Planning({ wanted, title, job, is_failed }: { wanted: Action; title: st
   );
 }
 
+/** True of a drive that an array has dropped. What has nothing on it is a new one in its place. */
+const has_failed = (drive: Drive) => !drive.free && ((drive.member?.role === "failed" && drive.member.served) || inside.value.some((one) => one.path === drive.path));
+
 /** Drives that can take the place, the likeliest first, the one that the first screen names, and the least size. */
 function candidates(action: Action): { fits: Drive[]; named: Drive | null; least: number } {
   const name = "array" in action ? action.array : "";
@@ -135,8 +138,8 @@ function candidates(action: Action): { fits: Drive[]; named: Drive | null; least
     if (drive.member?.served) return action.action === "replace" ? drive.member.role === "spare" && drive.member.array === name : drive.member.role === "failed" && drive.member.array === name;
     return true;
   };
-  const was_here = (drive: Drive) => (drive.member?.uuid === view?.uuid ? 0 : drive.free ? 1 : 2);
-  const fits = (drives.value ?? []).filter(is_choice).sort((a, b) => was_here(a) - was_here(b) || a.path.localeCompare(b.path));
+  const rank = (drive: Drive) => (has_failed(drive) ? 3 : drive.member?.uuid === view?.uuid ? 0 : drive.free ? 1 : 2);
+  const fits = (drives.value ?? []).filter(is_choice).sort((a, b) => rank(a) - rank(b) || a.path.localeCompare(b.path));
   return { fits, named: view ? free_drive(view, fits) : null, least };
 }
 
@@ -147,8 +150,9 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
   const [is_looking, set_looking] = useState(false);
   const usable = fits.filter((drive) => is_large_enough(drive, least));
   const small = fits.length - usable.length;
-  // A drive of another kind is for the reader to choose.
-  const path = chosen ?? named?.path ?? null;
+  // Among several, a drive of another kind is for the reader to choose; one that has failed always is.
+  const [only] = usable;
+  const path = chosen ?? named?.path ?? (usable.length === 1 && only && !has_failed(only) ? only.path : null);
   const look = async () => {
     set_looking(true);
     await look_at_drives(true);
@@ -180,6 +184,7 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
       )}
       {is_known && usable.length > 0 && !usable.some((drive) => drive.free) && <p>{t("no_free_here")}</p>}
       {small > 0 && <p class="soft">{t("too_small", { n: small, size: bytes(least) })}</p>}
+      {path === null && usable.length > 0 && <p class="soft">{t("choose_first")}</p>}
       <div class="buttons">
         <button type="button" onClick={look} disabled={is_looking}>
           {t(is_looking ? "looking" : "look_again")}
@@ -206,7 +211,14 @@ const past = ({ wear_percent, power_on_hours, written_bytes, media_errors }: Dri
 /** A drive on one line: its name, identity, size, and what lies on it. */
 export function DriveLine({ drive }: { drive: Drive }) {
   const lies = drive.member ? t("member_of", { array: drive.member.array }) : drive.carries.join(", ");
-  const has_failed = drive.member?.role === "failed" && drive.member.served;
+  const { member } = drive;
+  const is_new_here = drive.free && member?.role === "failed" && member.served;
+  const says = () => {
+    if (is_new_here) return t("new_in_place", { array: member.array });
+    if (has_failed(drive)) return t("failed_here", { array: member?.array ?? inside.value.find((one) => one.path === drive.path)?.array ?? "" });
+    if (drive.users.length > 0) return t("in_use", { by: drive.users.join(", ") });
+    return lies === "" ? t("drive_empty") : t("carries", { what: lies });
+  };
   return (
     <span class="drive-line">
       <strong class="path">{drive.path}</strong>
@@ -230,7 +242,7 @@ export function DriveLine({ drive }: { drive: Drive }) {
           )}
         </span>
       )}
-      <span class={drive.free ? "soft" : "notable"}>{has_failed ? t("failed_here", { array: drive.member?.array ?? "" }) : drive.users.length > 0 ? t("in_use", { by: drive.users.join(", ") }) : lies === "" ? t("drive_empty") : t("carries", { what: lies })}</span>
+      <span class={drive.free ? "soft" : "notable"}>{says()}</span>
     </span>
   );
 }
@@ -263,6 +275,7 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
   return (
     <form onSubmit={(event) => (event.preventDefault(), ready && !is_closed() && may(role) && void go())}>
       <PlanText plan={plan} />
+      <Comeback action={plan.action} />
       {plan.confirm && (
         <p class="field">
           <label for={id}>{t("type_to_confirm", { text: plan.confirm })}</label>
@@ -288,6 +301,19 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
         )}
       </div>
     </form>
+  );
+}
+
+/** A drive that has failed is about to be filled again. */
+function Comeback({ action }: { action: Action }) {
+  const path = action.action === "add" ? action.drive : action.action === "replace" ? action.new : null;
+  const drive = drives.value?.find((one) => one.path === path);
+  if (!drive || !has_failed(drive)) return null;
+  const drop = drops.value.find((one) => one.path === path);
+  return (
+    <p class="notable">
+      <Sign name="warning" /> {t("failed_before", { drive: label(drive) })} {drop && t("failed_at", { time: time(here(drop.at_ms)) })} {t("fails_again")}
+    </p>
   );
 }
 

@@ -258,6 +258,35 @@ test("a member is failed by a button only if it is silent and the array can do w
   }
 });
 
+test("a failed drive is offered last and with a warning; a new one in its place is named as new, and chosen", async () => {
+  await on("degraded", async (page) => {
+    await page.getByRole("button", { name: "Add a drive: show the plan" }).click();
+    const window = page.getByRole("dialog");
+    const choices = window.locator(".choice");
+    await choices.nth(2).waitFor();
+    assert.deepEqual(await choices.locator("strong").allInnerTexts(), ["/dev/nvme12n1", "/dev/nvme13n1", "/dev/nvme3n1"]);
+    await window.getByRole("radio", { name: /nvme3n1/ }).check();
+    await window.getByRole("button", { name: "Show the plan", exact: true }).click();
+    await window.getByText(/nvme3n1 has failed in this array before. Failed at .* If it was not only loose, it will fail again/).waitFor();
+    assert.deepEqual(await axe(page), []);
+  });
+  SCENES.exchanged = () => {
+    const scene = SCENES.degraded();
+    scene.drives = scene.drives.filter(({ path }) => path !== "/dev/nvme12n1");
+    Object.assign(scene.drives.find(({ path }) => path === "/dev/nvme3n1"), { free: true, carries: [] });
+    return scene;
+  };
+  await on("exchanged", async (page) => {
+    await page.getByText("nvme3n1 is free and fits").waitFor();
+    await page.getByRole("button", { name: "Add a drive: show the plan" }).click();
+    await page.getByText("Nothing lies on it: a new drive where the failed one of tank was").waitFor();
+    assert.ok(await page.getByRole("radio", { name: /nvme3n1/ }).isChecked());
+    await page.getByRole("button", { name: "Show the plan", exact: true }).click();
+    await page.getByText("What will be written where").first().waitFor();
+    assert.equal(await page.getByText("has failed in this array before").count(), 0);
+  });
+});
+
 test("a drive that is put in while one is needed, or while drives are chosen, comes into the list by itself", async () => {
   SCENES.needs_one = () => {
     const scene = SCENES.degraded();

@@ -1,7 +1,7 @@
 //! The drives of this machine: what lies on them, who uses them, what they report of themselves.
 //!
 //! Members of arrays that are served are not read for it. Other drives are, with the same care as by `stria examine`: a drive that hangs costs
-//! its own answer only.
+//! its own answer only. So is a failed member, in whose place a new drive may sit by now.
 
 use super::types::{ArrayEntry, DriveMembership, DrivePage};
 use crate::api::MemberView;
@@ -38,12 +38,13 @@ pub fn pages(paths: Vec<PathBuf>, arrays: &[ArrayEntry], health: &[DriveEntry], 
     let pool: BTreeSet<PathBuf> = pool.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let mut all: BTreeSet<PathBuf> = paths.into_iter().collect();
     all.extend(members.keys().map(PathBuf::from));
-    let others: Vec<PathBuf> =
-        all.iter().filter(|path| !path.to_str().is_some_and(|path| members.contains_key(path))).cloned().collect();
+    let works = |path: &str| members.get(path).is_some_and(|(_, member)| member.role != "failed");
+    let others: Vec<PathBuf> = all.iter().filter(|path| !path.to_str().is_some_and(works)).cloned().collect();
     let mut examined: BTreeMap<PathBuf, Result<Examined, HostError>> = others.iter().cloned().zip(examine(&others)).collect();
     let page = |path: PathBuf| {
         let mut page = match (path.to_str().and_then(|path| members.get(path)), examined.remove(&path)) {
-            (Some((array, member)), _) => of_member(array, member),
+            (Some((array, member)), Some(found)) => of_failed(array, member, found, users(&path, &mounts)),
+            (Some((array, member)), None) => of_member(array, member),
             (None, Some(Ok(examined))) => of_examined(&path, examined, users(&path, &mounts)),
             (None, Some(Err(error))) => DrivePage { error: Some(error.to_string()), ..blank(&path) },
             (None, None) => blank(&path),
@@ -98,6 +99,19 @@ fn of_member(array: &ArrayEntry, member: &MemberView) -> DrivePage {
             role: Some(member.role.clone()),
         }),
         ..blank(path)
+    }
+}
+
+/// What is at a failed member's path: the drive, as far as it can be read, or another one.
+fn of_failed(array: &ArrayEntry, member: &MemberView, found: Result<Examined, HostError>, users: Vec<String>) -> DrivePage {
+    let page = of_member(array, member);
+    match found {
+        Err(error) => DrivePage { error: Some(error.to_string()), ..page },
+        Ok(examined) => {
+            let now = of_examined(Path::new(&member.path), examined, users);
+            // The serial number and the model are those of the drive that is there.
+            DrivePage { member: page.member, ..now }
+        }
     }
 }
 

@@ -909,7 +909,8 @@ fn candidate(machine: &Machine, entry: &ArrayEntry, view: &ArrayView, drive: &Pa
         return Ok(chosen_drives(machine, &[drive.to_owned()])?.remove(0));
     }
     // A failed member may come back: it is looked at as any other drive.
-    Ok(drives::pages(vec![drive.to_owned()], &[], &[], &[]).remove(0))
+    let page = drives::pages(vec![drive.to_owned()], &[], &[], &[]).remove(0);
+    page.error.clone().map_or(Ok(page), |error| Err(refused(error)))
 }
 
 /// The pages of drives that a user has named. Only drives that the daemon lists may be written to: its power must not reach other files.
