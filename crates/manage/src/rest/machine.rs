@@ -6,7 +6,6 @@ use super::types::ArrayEntry;
 use crate::api::{ApiError, ApiErrorKind, ArrayView};
 use crate::config::Config;
 use crate::keeper::Keeper;
-use crate::meant::look;
 use crate::monitor::Monitor;
 use crate::routine::Routine;
 use crate::service::Service;
@@ -14,6 +13,7 @@ use crate::view::no_array_of_stria;
 use std::path::PathBuf;
 use std::sync::Arc;
 use stria_format::md::Assembly;
+use stria_host::{OpenOptions, find_readable};
 
 /// The daemon, as the API reaches it.
 pub struct Machine {
@@ -77,15 +77,17 @@ impl Machine {
         }
     }
 
-    /// The arrays that lie on this machine's drives.
+    /// The arrays that lie on this machine's drives, and why drives could not be read: one that is dead must not close all arrays.
     ///
     /// # Errors
     /// When none can be read.
-    pub fn assemblies(&self) -> Result<(Vec<Assembly>, Vec<PathBuf>), ApiError> {
+    pub fn assemblies(&self) -> Result<(Vec<Assembly>, Vec<String>), ApiError> {
         let paths = drives::paths(&self.keeper.config().daemon);
         if paths.is_empty() {
             return Err(refused("this machine has no drives that Stria may look at"));
         }
-        look(&paths).map_err(|failure| refused(failure.to_string()))
+        let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
+        let (found, unread) = find_readable(&paths, options)?;
+        Ok((found.assemblies, unread.iter().map(ToString::to_string).collect()))
     }
 }

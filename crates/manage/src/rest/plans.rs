@@ -670,12 +670,13 @@ pub fn spec(create: &CreateAction, overwrite: Overwrite) -> Result<CreateSpec, A
 fn plan_destroy(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
     let entry = machine.entry(array)?;
     refuse_served(&entry, "destroy")?;
-    let (assemblies, _) = machine.assemblies()?;
+    let (assemblies, unread) = machine.assemblies()?;
     let paths = array_drives(&assemblies, &entry.uuid)?;
     let pages = chosen_drives(machine, &paths)?;
     let mut draft = Draft::new(action, Role::Admin, format!("Destroy array \"{}\" on {}.", entry.name, names(&paths))).on(&entry);
     draft.overwrites(&pages, "zeros over superblock, bitmap, write log and the first MiB of the data");
     draft.plan.loses.insert(0, format!("all data of array \"{}\"", entry.name));
+    unread.iter().for_each(|why| draft.warn(format!("a drive stays as it is, and may be one of the array's: {why}")));
     Ok(draft.done(&entry.name))
 }
 
