@@ -3,6 +3,7 @@
 // The server says which matters stand, and the worst first; here each kind has its sentences. Each sentence is a key of the catalogue. A matter of
 // a kind that has none is shown in the server's words.
 import type { Dropped } from "./dropped.ts";
+import { bytes, listed } from "./format.ts";
 import type { Action, ArrayEntry, ArrayView, Drive, Matter, MatterKind, MemberView, State } from "./types.ts";
 import type { Key, Values } from "./words.ts";
 
@@ -73,9 +74,19 @@ export function free_drive(view: ArrayView, drives: Drive[]): Drive | null {
 /** The steps of a case: a machine that has a free drive needs nobody to fetch one before the rebuild begins. */
 export function steps_of(one: Case, drives: Drive[] | null): Say[] {
   const free = one.todo_with_free && one.view && drives && one.remedy ? free_drive(one.view, drives) : null;
-  if (!free || !one.todo_with_free) return one.todo;
-  return one.todo_with_free.map((say) => ("key" in say ? { ...say, values: { ...say.values, free: label(free) } } : say));
+  const lost = [...one.drives, ...one.last];
+  // Nobody is sent for a drive that is out already, nor told to leave it in.
+  const is_out = drives !== null && lost.length > 0 && lost.every(({ path }) => !drives.some((drive) => drive.path === path && !drive.free));
+  const steps = free && one.todo_with_free ? one.todo_with_free : one.todo;
+  const is_needless = (key: Key) => (LOOKS.has(key) && is_out) || (key === "do_leave_failed" && (is_out || one.drives.length === 0));
+  const needed = steps.filter((say) => !("key" in say && is_needless(say.key)));
+  return needed.map((say) => ("key" in say && free ? { ...say, values: { ...say.values, free: label(free) } } : say));
 }
+
+const LOOKS = new Set<Key>(["do_look_serial", "do_look_name", "do_look_other"]);
+
+/** As shops and the page call a size. */
+const to_buy = (least: number) => (least < 1e10 ? bytes(least) : `${bytes(least)} (${Math.round(least / 1e9)} GB)`);
 
 /** A drive's short name. */
 export const label = (member: { path: string }) => member.path.split("/").pop() || member.path;
@@ -113,11 +124,14 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
   const entry = arrays.find(({ name, view }) => name === matter.array || (view && family(view).some((part) => part.name === matter.array)));
   const view = (entry?.view && family(entry.view).find((part) => part.name === matter.array)) ?? null;
   const members = entry?.view ? drives_of(entry.view) : [];
+  const own = members.filter((member) => matter.drives.includes(member.path)).sort((a, b) => (a.slot ?? Infinity) - (b.slot ?? Infinity));
   const last = view && LOSSES.has(String(matter.kind)) && known_of(view) === "present" ? last_drives(view, drops) : [];
-  const words = words_of(matter, view, entry, home);
+  const marked = [...own, ...last];
+  const mark = marked.length === 0 ? "other" : marked.every((one) => one.serial) ? "serial" : "name";
+  const words = words_of(matter, view, entry, { home, mark });
   const left = view?.losses_survived ?? 0;
   const lost = Math.max(1, (view?.missing_slots.length ?? 0) + (view?.members.filter((member) => member.role === "rebuilding").length ?? 0));
-  const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, left, lost, n: view?.mismatch_sectors ?? 0 };
+  const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, names: listed(marked.map(label)), size: to_buy(view ? least_bytes(view) : 0), left, lost, n: view?.mismatch_sectors ?? 0 };
   const say = (key: Key): Say => ({ key, values });
   const [remedy = null] = matter.remedies;
   return {
@@ -129,7 +143,7 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
     means: words ? say(words.means) : { text: matter.means },
     since_ms: matter.since_ms ?? null,
     view,
-    drives: members.filter((member) => matter.drives.includes(member.path)).sort((a, b) => (a.slot ?? Infinity) - (b.slot ?? Infinity)),
+    drives: own,
     last,
     todo: words ? words.todo.map(say) : [{ text: matter.action }],
     todo_with_free: words?.todo_with_free?.map(say) ?? null,
@@ -151,7 +165,9 @@ type Words = { what: Key; means: Key; todo: Key[]; todo_with_free?: Key[]; avoid
 type Stem = { [K in Key]: K extends `case_${infer S}_means` ? (`case_${S}` extends Key ? S : never) : never }[Key];
 type Steps = { todo: Key[]; avoid: Key[] };
 /** A function where the words depend on the array; its null: the server's words. */
-type Wording = ({ stem: Stem } & Steps) | ((view: ArrayView | null, entry: ArrayEntry | undefined, matter: Matter, home: Home) => Words | null);
+type Wording = ({ stem: Stem } & Steps) | ((view: ArrayView | null, entry: ArrayEntry | undefined, matter: Matter, context: Context) => Words | null);
+/** `mark`: what tells the drives that are meant from others: their serial numbers, their names, or only that they are none of those shown. */
+type Context = { home: Home; mark: "serial" | "name" | "other" };
 
 const is_bare = (view: ArrayView | null) => view?.losses_survived === 0;
 const left = (view: ArrayView | null): Key => (is_bare(view) ? "means_none_left" : "means_some_left");
@@ -159,6 +175,7 @@ const has_target = (view: ArrayView | null) => view?.members.some((member) => me
 /** Each slot has a drive, and one of them is not filled. */
 const has_all_drives = (view: ArrayView | null) => has_target(view) && view?.missing_slots.length === 0;
 const DO_WAIT: Record<Home, Key> = { go: "do_wait", untold: "do_wait_untold", stay: "do_wait_stay" };
+const LOOK: Record<Context["mark"], Key> = { serial: "do_look_serial", name: "do_look_name", other: "do_look_other" };
 const restores = (view: ArrayView | null) => view?.sweep?.kind === "rebuild" || view?.sweep?.kind === "resync";
 /** A rebuild runs, and does not fill every gap. */
 const fills_another = (view: ArrayView | null) => has_target(view) && restores(view);
@@ -180,7 +197,7 @@ const STATES: Record<MatterKind, Wording> = {
         : not_served("case_waiting_means", ["do_remove_cause"], ["not_end_user"]),
   silent: (view) => view && regular("silent", { todo: ["do_silent"], avoid: ["not_kill"] }),
   failed: { stem: "failed", todo: ["do_stop_clients", "do_bring_back"], avoid: ["not_force_failed"] },
-  rebuilding: (view, _entry, _matter, home) => ({
+  rebuilding: (view, _entry, _matter, { home }) => ({
     ...(is_bare(view)
       ? { what: "case_rebuilding_bare", means: "means_rebuilding_bare" }
       : { what: "case_rebuilding", means: "means_rebuilding" }),
@@ -193,15 +210,15 @@ const STATES: Record<MatterKind, Wording> = {
     todo: [has_all_drives(view) ? "do_resume_rebuild" : view && spares_of(view).length > 0 ? "do_resume" : "do_resume_for_pool"],
     avoid: ["not_leave_paused"],
   }),
-  degraded: (view) => ({
+  degraded: (view, _entry, _matter, { mark }) => ({
     what: is_bare(view) ? "case_degraded_bare" : "case_degraded",
     ...(has_all_drives(view) && !restores(view)
       ? { means: "means_ended_early", todo: ["do_ended_early", "do_plan"], avoid: ["not_pull_another", "not_restart"] }
       : {
           means: left(view),
-          todo: [...(fills_another(view) ? (["do_fill_other"] as const) : []), "do_look_serial", "do_new_drive", "do_plan"],
+          todo: [...(fills_another(view) ? (["do_fill_other"] as const) : []), LOOK[mark], "do_new_drive", "do_plan"],
           todo_with_free: [...(fills_another(view) ? (["do_fill_other"] as const) : []), "do_plan_free", "do_leave_failed"],
-          avoid: ["not_pull_uncompared", "not_restart"],
+          avoid: [mark === "serial" ? "not_pull_uncompared" : "not_pull_other", "not_restart"],
         }),
   }),
   read_only: { stem: "read_only", todo: ["do_stop_and_start"], avoid: ["not_force_failed"] },
@@ -262,9 +279,9 @@ const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
 
 const WORDINGS: Partial<Record<string, Wording>> = { ...STATES, ...ALARMS };
 
-function words_of(matter: Matter, view: ArrayView | null, entry: ArrayEntry | undefined, home: Home): Words | null {
+function words_of(matter: Matter, view: ArrayView | null, entry: ArrayEntry | undefined, context: Context): Words | null {
   // A newer server may know more kinds.
   const wording = WORDINGS[String(matter.kind)];
   if (!wording) return null;
-  return typeof wording === "function" ? wording(view, entry, matter, home) : regular(wording.stem, wording);
+  return typeof wording === "function" ? wording(view, entry, matter, context) : regular(wording.stem, wording);
 }

@@ -287,7 +287,7 @@ export const catalogue = of({
   ],
   case_no_room: ["Drive {drive} has no space for writes.", "Laufwerk {drive} hat keinen Platz für Schreibzugriffe.", "На накопителе {drive} нет места для записи."],
   case_no_room_means: ["The file system or pool below it is full. Writes of clients fail.", "Das Dateisystem oder der Pool darunter ist voll. Schreibzugriffe von Clients schlagen fehl.", "Файловая система или пул под ним заполнены. Запись клиентов завершается ошибкой."],
-  case_replaced: ["Array {array} is complete again. The failed drive can be taken out.", "Verbund {array} ist wieder vollständig. Das ausgefallene Laufwerk kann heraus.", "Массив {array} снова полный. Отказавший накопитель можно извлечь."],
+  case_replaced: ["Array {array} is complete again. The failed drive {drive} can be taken out.", "Verbund {array} ist wieder vollständig. Das ausgefallene Laufwerk {drive} kann heraus.", "Массив {array} снова полный. Отказавший накопитель {drive} можно извлечь."],
   case_replaced_means: ["Another drive holds its slot now. Nothing is at risk.", "Ein anderes Laufwerk hat jetzt seinen Platz. Nichts ist gefährdet.", "Его слот занял другой накопитель. Риска нет."],
   case_left_alone: [
     "Drive {drive} came back to array {array}, and was left as it is.",
@@ -359,10 +359,20 @@ export const catalogue = of({
     "{lost|Das Laufwerk an der Seriennummer|Die Laufwerke an den Seriennummern} erkennen und herausnehmen.",
     "Найдите {lost|накопитель по серийному номеру и извлеките его|накопители по серийным номерам и извлеките их|накопители по серийным номерам и извлеките их}.",
   ],
+  do_look_name: [
+    "Find {names} by {lost|its path, and take it out|their paths, and take them out}.",
+    "{names} am Pfad erkennen und herausnehmen.",
+    "Найдите по пути и извлеките: {names}.",
+  ],
+  do_look_other: [
+    "Find {lost|the drive that is|the drives that are} none of those shown, and take {lost|it|them} out.",
+    "{lost|Das Laufwerk finden, das keines der gezeigten ist, und es herausnehmen|Die Laufwerke finden, die keine der gezeigten sind, und sie herausnehmen}.",
+    "Найдите и извлеките {lost|накопитель, которого|накопители, которых|накопители, которых} нет среди показанных.",
+  ],
   do_new_drive: [
-    "{lost|Put it in again if it was only loose, else a new one|Put each in again if it was only loose, else a new one for each,} of the same size.",
-    "{lost|Es wieder einsetzen, wenn es nur lose war, sonst ein neues|Jedes wieder einsetzen, das nur lose war, sonst ein neues} gleicher Größe.",
-    "{lost|Вставьте его снова, если он лишь отошёл, иначе новый|Вставьте снова те, что лишь отошли, вместо остальных – новые|Вставьте снова те, что лишь отошли, вместо остальных – новые} того же объёма.",
+    "{lost|Put it in again if it was only loose, else a new one|Put each in again if it was only loose, else a new one for each,} of at least {size}.",
+    "{lost|Es wieder einsetzen, wenn es nur lose war, sonst ein neues|Jedes wieder einsetzen, das nur lose war, sonst ein neues} mit mindestens {size}.",
+    "{lost|Вставьте его снова, если он лишь отошёл, иначе новый|Вставьте снова те, что лишь отошли, вместо остальных – новые|Вставьте снова те, что лишь отошли, вместо остальных – новые} объёмом от {size}.",
   ],
   do_plan: ["Press the button below: it shows the plan first.", "Den Knopf unten drücken: er zeigt erst den Plan.", "Нажмите кнопку ниже: сначала она покажет план."],
   do_plan_free: [
@@ -511,11 +521,12 @@ export const catalogue = of({
 
   // Cases: what not to do now
   not_pull_uncompared: [
-    "Do not pull a drive before you compare its serial number.",
-    "Kein Laufwerk ziehen, dessen Seriennummer nicht verglichen ist.",
-    "Не извлекайте накопитель, не сверив серийный номер.",
+    "Do not pull any other drive: compare the serial number first.",
+    "Kein anderes Laufwerk ziehen: erst die Seriennummer vergleichen.",
+    "Не извлекайте другие накопители: сначала сверьте серийный номер.",
   ],
-  not_pull_another: ["Do not pull or replace another drive.", "Kein weiteres Laufwerk ziehen oder ersetzen.", "Не извлекайте и не заменяйте другие накопители."],
+  not_pull_other: ["Do not pull any other drive.", "Kein anderes Laufwerk ziehen.", "Не извлекайте другие накопители."],
+  not_pull_another: ["Do not pull or replace any drive of {array}.", "Kein Laufwerk von {array} ziehen oder ersetzen.", "Не извлекайте и не заменяйте накопители массива {array}."],
   not_restart: ["Do not restart the machine.", "Die Maschine nicht neu starten.", "Не перезагружайте машину."],
   not_without_tls: [
     "Do not open the port without TLS in its place: any client that reaches the port could read and write.",

@@ -296,12 +296,10 @@ function Identity({ member }: { member: MemberView }) {
         <dt>{t("slot_in_array")}</dt>
         <dd class="big">{slot ?? "–"}</dd>
       </div>
-      {member.serial && (
-        <div>
-          <dt>{t("serial")}</dt>
-          <dd class="big mono">{member.serial}</dd>
-        </div>
-      )}
+      <div>
+        <dt>{t(member.serial ? "serial" : "drive")}</dt>
+        <dd class={member.serial ? "big mono" : "big path"}>{member.serial ?? label(member)}</dd>
+      </div>
       <div>
         <dt>{t("model")}</dt>
         <dd>{model_of(member)}</dd>

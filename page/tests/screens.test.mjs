@@ -69,7 +69,7 @@ test("the first screen says what is wrong, since when, which drive, what to do, 
     // The drives are told later than the state.
     await case_.getByText(/is free and fits/).waitFor();
     const text = await case_.innerText();
-    for (const words of ["17 min ago", "S64HNE0T510742", "any one drive", "I/O error", "nvme12n1 is free and fits: the button", "Do not pull a drive before you compare its serial number."]) {
+    for (const words of ["17 min ago", "S64HNE0T510742", "any one drive", "I/O error", "nvme12n1 is free and fits: the button", "Do not pull any other drive: compare the serial number first."]) {
       assert.ok(text.includes(words), `${words} in: ${text}`);
     }
     assert.equal(await case_.locator(".bay.marked .bay-slot").innerText(), "3");
@@ -83,7 +83,7 @@ test("the first screen says what is wrong, since when, which drive, what to do, 
       return scene;
     };
     await on("no_free", async (page) => {
-      await page.getByText("Put it in again if it was only loose, else a new one of the same size.").waitFor();
+      await page.getByText("Put it in again if it was only loose, else a new one of at least 3.5 TiB (3840 GB).").waitFor();
       assert.equal(await page.getByText("is free and fits").count(), 0);
     });
   }
@@ -285,6 +285,34 @@ test("a failed drive is offered last and with a warning; a new one in its place 
     await page.getByText("What will be written where").first().waitFor();
     assert.equal(await page.getByText("has failed in this array before").count(), 0);
   });
+});
+
+test("a drive without a serial number is found by its name; nobody is sent for one that is out, nor told to leave it in", async () => {
+  const files = (change) => () => {
+    const scene = SCENES.bare();
+    for (const one of [...scene.arrays[0].view.members, ...scene.drives]) Object.assign(one, { serial: null });
+    change(scene);
+    return scene;
+  };
+  const is_dead = ({ path }) => path === "/dev/nvme3n1";
+  const no_free = (scene) => (scene.drives = scene.drives.filter(({ path }) => path !== "/dev/nvme12n1"));
+  Object.assign(SCENES, {
+    unnumbered: files(no_free),
+    pulled_out: files((scene) => (no_free(scene), (scene.drives = scene.drives.filter((one) => !is_dead(one))))),
+    still_in: files(() => undefined),
+    out_and_free: files((scene) => (scene.drives = scene.drives.filter((one) => !is_dead(one)))),
+  });
+  const looks = "Find nvme3n1 by its path, and take it out.";
+  const leaves = "Leave the failed drive in until the array is complete.";
+  for (const [scene, says, not] of [["unnumbered", [looks, "Do not pull any other drive."], [leaves]], ["pulled_out", ["Put it in again if it was only loose"], [looks, leaves]], ["still_in", [leaves, "nvme12n1 is free and fits"], [looks]], ["out_and_free", ["nvme12n1 is free and fits"], [looks, leaves]]]) {
+    await on(scene, async (page) => {
+      const one = page.locator("article.case");
+      for (const words of says) await one.getByText(words).waitFor();
+      for (const words of not) await one.getByText(words).waitFor({ state: "detached" });
+      assert.equal(await one.locator(".identity .big.path").innerText(), "nvme3n1");
+      assert.doesNotMatch(await one.innerText(), /serial number/);
+    });
+  }
 });
 
 test("a drive that is put in while one is needed, or while drives are chosen, comes into the list by itself", async () => {
