@@ -5,7 +5,7 @@ import { ArraySettings } from "./change.tsx";
 import { Foreign } from "./foreign.tsx";
 import { bytes, count, decimal, duration, level_name, micros, now, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, here, history, member_key, peak } from "./live.ts";
-import { found } from "./first.tsx";
+import { Held, found, is_held } from "./first.tsx";
 import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded, useDone } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import * as server from "./server.ts";
@@ -150,6 +150,7 @@ function Served({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
           <Sign name={own[0]?.severity ?? "critical"} /> <a href="#/">{t("wrong_here", { n: own.length })}</a>
         </p>
       )}
+      {is_held(entry) && <Held array={entry.name} />}
       <section class="card">
         <AsOf array={view} />
         <Bays array={view} name={entry.name} />
@@ -459,13 +460,14 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const [least, set_least] = useState<number | null>(null);
   const [most, set_most] = useState<number | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
-  const [said, set_said] = useState("");
+  // What was ordered, told beside the button that ordered it.
+  const [said, set_said] = useState<{ bounds: boolean; title: string } | null>(null);
   useDone("speed", array, () => (set_least(null), set_most(null)));
   const act = async (action: Parameters<typeof server.act>[0]) => {
     set_error(null);
-    set_said("");
+    set_said(null);
     try {
-      set_said((await server.act(action)).title);
+      set_said({ bounds: action.action === "speed", title: (await server.act(action)).title });
     } catch (reason) {
       set_error(reason as Fault);
     }
@@ -491,6 +493,9 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         )}
         {view.paused ? <Act onClick={() => act({ action: "resume", array })}>{t("act_resume")}</Act> : <Act onClick={() => act({ action: "pause", array })}>{t("act_pause")}</Act>}
       </div>
+      <p role="status" lang="en">
+        {said && !said.bounds && said.title}
+      </p>
       <Price entry={entry} is_paused={view.paused} />
       <fieldset class="bounds">
         <legend>{t("bounds")}</legend>
@@ -510,7 +515,7 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
       </fieldset>
       <Refused error={error} />
       <p role="status" lang="en">
-        {said}
+        {said?.bounds && said.title}
       </p>
     </section>
   );

@@ -99,6 +99,12 @@ export const catalogue = of({
   ],
   well_but: ["All arrays are well. {rest}", "Alle Verbünde sind in Ordnung. {rest}", "Все массивы в порядке. {rest}"],
   still_to_pull: ["Still to do: pull {drives}.", "Noch zu tun: {drives} herausnehmen.", "Осталось извлечь: {drives}."],
+  held_in_short: ["Scrubs are held.", "Prüfungen sind angehalten.", "Проверки приостановлены."],
+  tasks_held: [
+    "Scrubs and rebuilds of {array} are held: none begins until they are resumed.",
+    "Prüfungen und Wiederherstellungen von {array} sind angehalten: keine beginnt, bis sie fortgesetzt werden.",
+    "Проверки и восстановление массива {array} приостановлены: до возобновления они не начнутся.",
+  ],
   dropped_at: ["dropped by {array}, {time}", "von {array} verworfen, {time}", "исключён из {array}, {time}"],
   none_served: ["No array is served.", "Kein Verbund ist in Betrieb.", "Ни один массив не обслуживается."],
   stopped_arrays: ["{n|An array is|# arrays are} stopped and {n|serves|serve} nobody:", "{n|Ein Verbund ist|# Verbünde sind} angehalten und {n|bedient|bedienen} niemanden:", "{n|# массив остановлен и никого не обслуживает|# массива остановлены и никого не обслуживают|# массивов остановлены и никого не обслуживают}:"],
@@ -169,6 +175,7 @@ export const catalogue = of({
   reason_scrub: ["Last scrub {time}: all redundancy matches", "Letzte Prüfung {time}: alle Redundanz stimmt", "Последняя проверка {time}: избыточность согласована"],
   reason_scrub_bad: ["Last scrub {time}: mismatches were found", "Letzte Prüfung {time}: Abweichungen gefunden", "Последняя проверка {time}: найдены расхождения"],
   reason_no_scrub: ["No scrub is on record", "Keine Prüfung verzeichnet", "Проверок в журнале нет"],
+  reason_held: ["Scrubs are held: no next one", "Prüfungen sind angehalten: keine nächste", "Проверки приостановлены: следующей нет"],
   reason_next_scrub: ["Next scrub {time}", "Nächste Prüfung {time}", "Следующая проверка {time}"],
   reason_wear: ["The most worn drive has used {percent} of its endurance", "Das am stärksten abgenutzte Laufwerk hat {percent} seiner Lebensdauer verbraucht", "Самый изношенный накопитель израсходовал {percent} ресурса"],
 

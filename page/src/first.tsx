@@ -81,13 +81,16 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
   const stopped = arrays.value.filter((array) => array.state === "stopped");
   // Who is to pull a drive must not take the wrong one in a hurry: while something is wrong, that comes first.
   const pull = all.every((one) => one.severity === "notice") ? inside.value : [];
-  const kind = worst?.severity ?? (stopped.length > 0 || pull.length > 0 ? "notice" : "good");
+  // Nobody wants scrubs held for good. Where redundancy is lacking, a matter says it.
+  const held = arrays.value.filter((array) => is_held(array) && !all.some((one) => one.array === array.name && one.kind === "paused"));
+  const kind = worst?.severity ?? (stopped.length + pull.length + held.length > 0 ? "notice" : "good");
   const to_pull = t("still_to_pull", { drives: listed(pull.map(label)) });
+  const rest = [pull.length > 0 && to_pull, held.length > 0 && t("held_in_short")].filter(Boolean).join(" ");
   return (
     <header class={`verdict ${kind}`}>
       <Sign name={kind} />
       <div>
-        <h1>{worst ? <Say it={worst.what} /> : arrays.value.length === 0 ? t("no_array") : served.length === 0 ? t("none_served") : pull.length > 0 ? t("well_but", { rest: to_pull }) : t("all_well")}</h1>
+        <h1>{worst ? <Say it={worst.what} /> : arrays.value.length === 0 ? t("no_array") : served.length === 0 ? t("none_served") : rest !== "" ? t("well_but", { rest }) : t("all_well")}</h1>
         {worst ? (
           <p>
             <Say it={worst.means} />
@@ -112,6 +115,9 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
             </ul>
           </>
         )}
+        {held.map((array) => (
+          <Held key={array.name} array={array.name} />
+        ))}
         {stopped.length > 0 && (
           <p class="notable">
             <Sign name="notice" /> {t("stopped_arrays", { n: stopped.length })}{" "}
@@ -125,6 +131,23 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
         )}
       </div>
     </header>
+  );
+}
+
+/** True if scrubs and rebuilds were paused by somebody. A measurement holds them for a moment. */
+export const is_held = ({ view }: ArrayEntry) => !!view && known_of(view) === "present" && view.paused && !view.measuring;
+
+/** Scrubs and rebuilds of an array are held, and the way out. */
+export function Held({ array }: { array: string }) {
+  return (
+    <div class="held">
+      <p class="notable">
+        <Sign name="notice" /> {t("tasks_held", { array })}
+      </p>
+      <Act onClick={() => open_plan({ action: "resume", array })}>
+        {t("act_resume")}…<span class="hidden"> {array}</span>
+      </Act>
+    </div>
   );
 }
 
@@ -427,7 +450,9 @@ function lines(entry: ArrayEntry): Line[] {
   const is_bad = scrubs.last_scrub ? scrubs.last_scrub.mismatch_sectors > 0 && !scrubs.last_scrub.repaired : (view.mismatch_sectors ?? 0) > 0 && !view.mismatch_repaired;
   if (ended_ms !== undefined) list.push({ sign: is_bad ? "warning" : "good", text: t(is_bad ? "reason_scrub_bad" : "reason_scrub", { time: time(here(ended_ms)) }) });
   else if (view.level !== "0" && view.level !== "jbod") list.push({ sign: "notice", text: t("reason_no_scrub") });
-  if (scrubs.next_scrub_s) list.push({ sign: "notice", text: t("reason_next_scrub", { time: time(here(scrubs.next_scrub_s * 1000)) }) });
+  // A date would be a promise that a pause breaks.
+  if (is_held(entry)) list.push({ sign: "notice", text: t("reason_held") });
+  else if (scrubs.next_scrub_s) list.push({ sign: "notice", text: t("reason_next_scrub", { time: time(here(scrubs.next_scrub_s * 1000)) }) });
   const worn = (drives.value ?? []).filter((drive) => members.some((member) => member.path === drive.path)).flatMap((drive) => drive.health?.wear_percent ?? []);
   if (worn.length > 0) list.push({ sign: Math.max(...worn) >= 80 ? "warning" : "good", text: t("reason_wear", { percent: percent(Math.max(...worn) / 100) }) });
   return list;

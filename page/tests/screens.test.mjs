@@ -315,6 +315,38 @@ test("a drive without a serial number is found by its name; nobody is sent for o
   }
 });
 
+test("scrubs that are held are said on the first screen and on the array's page, each with the way out", async () => {
+  SCENES.scrubs_held = () => {
+    const scene = SCENES.well();
+    Object.assign(scene.arrays[0].view, { paused: true, next_scrub_s: Math.floor(Date.now() / 1000) + 86_400 });
+    return scene;
+  };
+  await on("scrubs_held", async (page, server) => {
+    await page.getByRole("heading", { level: 1, name: "All arrays are well. Scrubs are held." }).waitFor();
+    assert.equal(await page.locator(".verdict.good").count(), 0);
+    const tank = page.locator(".reasons li.card", { hasText: "tank" });
+    await tank.getByText("Scrubs are held: no next one").waitFor();
+    assert.equal(await tank.getByText("Next scrub").count(), 0);
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    await page.getByRole("button", { name: "Resume tasks… tank" }).click();
+    assert.deepEqual((await until_asked(server, "/api/v1/plans")).body, { action: "resume", array: "tank" });
+    await page.keyboard.press("Escape");
+    await page.getByRole("link", { name: "tank", exact: true }).click();
+    await page.getByText("none begins until they are resumed").waitFor();
+  });
+  // What was ordered is told beside its own button.
+  await on(
+    "well",
+    async (page) => {
+      await page.getByRole("button", { name: "Pause tasks" }).click();
+      const said = page.getByText("pause tank", { exact: true });
+      await said.waitFor();
+      assert.ok(await said.evaluate((one) => one.getBoundingClientRect().bottom <= document.querySelector(".bounds").getBoundingClientRect().top));
+    },
+    { place: "arrays/tank" },
+  );
+});
+
 test("a drive that is put in while one is needed, or while drives are chosen, comes into the list by itself", async () => {
   SCENES.needs_one = () => {
     const scene = SCENES.degraded();
