@@ -917,7 +917,12 @@ export const catalogue = of({
   create_level: ["Level", "Level", "Уровень"],
   create_name: ["Name", "Name", "Имя"],
   choose_drives: ["Which drives shall it be made of?", "Aus welchen Laufwerken?", "Из каких накопителей?"],
-  no_free_drive: ["No drive is free: all are in use.", "Kein Laufwerk ist frei: alle sind in Gebrauch.", "Свободных накопителей нет: все используются."],
+  no_free_drive: [
+    "No drive can be chosen: each is in use, kept in the pool of spares, or cannot be read.",
+    "Kein Laufwerk ist wählbar: jedes ist in Gebrauch, liegt im Ersatzvorrat oder ist nicht lesbar.",
+    "Выбрать нечего: каждый накопитель используется, в общем резерве или не читается.",
+  ],
+  needed_first: ["{array} lacks a drive: give it one of these first.", "{array} fehlt ein Laufwerk: zuerst ihm eines von diesen geben.", "Массиву {array} не хватает накопителя: сначала отдайте ему один из этих."],
   chosen: ["{n} {n|drive|drives} chosen, {size} in all", "{n} {n|Laufwerk|Laufwerke} gewählt, zusammen {size}", "Выбрано {n} {n|накопитель|накопителя|накопителей}, всего {size}"],
   uneven: ["They differ in size: only {size} of each is used.", "Sie sind verschieden groß: von jedem werden nur {size} genutzt.", "Объёмы различаются: с каждого используется только {size}."],
   mixed: ["They are of different kinds: the slowest sets the pace.", "Sie sind von verschiedener Art: das langsamste bestimmt das Tempo.", "Типы различаются: темп задаёт самый медленный."],
@@ -958,7 +963,7 @@ export const catalogue = of({
   a_year: ["in a year, by simulation", "im Jahr, nach Simulation", "в год, по симуляции"],
   less_than_one_in: ["below 1 in {n}", "unter 1 zu {n}", "менее 1 к {n}"],
   one_in: ["1 in {n}", "1 zu {n}", "1 к {n}"],
-  too_few: ["too few drives", "zu wenige Laufwerke", "мало накопителей"],
+  too_few: ["needs at least {n} drives", "braucht mindestens {n} Laufwerke", "нужно накопителей не менее: {n}"],
   create_sum: [
     "RAID {level} of {n} {n|drive|drives}: about {size} for data, {spares} {spares|spare|spares}.",
     "RAID {level} aus {n} {n|Laufwerk|Laufwerken}: etwa {size} für Daten, {spares} {spares|Ersatzlaufwerk|Ersatzlaufwerke}.",
@@ -974,7 +979,10 @@ export const catalogue = of({
   name_long: ["The name is longer than 31 bytes.", "Der Name ist länger als 31 Bytes.", "Имя длиннее 31 байта."],
   name_signs: ["No spaces, slashes or colons.", "Keine Leerzeichen, Schrägstriche oder Doppelpunkte.", "Без пробелов, косых черт и двоеточий."],
   with_checksums: ["Keep checksums: bytes that a drive changes by itself are found and corrected (costs some speed)", "Prüfsummen halten: Bytes, die ein Laufwerk verändert, werden gefunden und berichtigt (kostet etwas Tempo)", "Хранить контрольные суммы: изменённые накопителем байты находятся и исправляются (немного медленнее)"],
-  defaults_note: ["The strip is chosen for SSDs by their number. The write-intent bitmap and the write log are on.", "Der Streifen wird für SSDs nach ihrer Zahl gewählt. Bitmap der Schreibabsichten und Schreibprotokoll sind an.", "Полоса выбирается для SSD по их числу. Битовая карта и журнал записи включены."],
+  with_checksums_bare: ["Keep checksums: bytes that a drive changes by itself are found, but without redundancy not corrected (costs some speed)", "Prüfsummen halten: Bytes, die ein Laufwerk verändert, werden gefunden, ohne Redundanz aber nicht berichtigt (kostet etwas Tempo)", "Хранить контрольные суммы: изменённые накопителем байты находятся, но без избыточности не исправляются (немного медленнее)"],
+  default_strip: ["The strip is chosen for SSDs by their number.", "Der Streifen wird für SSDs nach ihrer Zahl gewählt.", "Полоса выбирается для SSD по их числу."],
+  default_bitmap: ["The write-intent bitmap is on.", "Die Bitmap der Schreibabsichten ist an.", "Битовая карта записи включена."],
+  default_bitmap_log: ["The write-intent bitmap and the write log are on.", "Bitmap der Schreibabsichten und Schreibprotokoll sind an.", "Битовая карта и журнал записи включены."],
   plan_create: ["Create {array}", "{array} anlegen", "Создать {array}"],
 
   // Activity, alarms, settings

@@ -1,5 +1,7 @@
 // A new array in three steps: drives, level, name. Beside each choice stands what it gives.
 import { useEffect, useId, useState } from "preact/hooks";
+import { is_large_enough, least_bytes } from "./cases.ts";
+import { found } from "./first.tsx";
 import { bytes, count, duration, micros, percent } from "./format.ts";
 import { arrays, drives, drives_fault, look_at_drives } from "./live.ts";
 import { Act, NoDrives, Sign, useAwaited, useFocus } from "./parts.tsx";
@@ -38,8 +40,18 @@ export function gives(level: Level, n: number): Gives | null {
   }
 }
 
-/** What is safe and wastes least of so many drives. */
-export const suggested = (n: number): Level => (n >= 4 ? "6" : n === 3 ? "5" : n === 2 ? "1" : "0");
+/** What is safe and wastes least of so many drives; of one drive nothing is safe. */
+export const suggested = (n: number): Level | null => (n >= 4 ? "6" : n === 3 ? "5" : n === 2 ? "1" : null);
+
+const LEAST: Record<Level, number> = { "6": 4, "5": 3, "10": 4, "1": 2, "0": 1 };
+/** What the page orders without being asked, where the level has it. */
+const DEFAULTS: Record<Level, Key[]> = {
+  "6": ["default_strip", "default_bitmap_log"],
+  "5": ["default_strip", "default_bitmap_log"],
+  "10": ["default_strip", "default_bitmap"],
+  "1": ["default_bitmap"],
+  "0": ["default_strip"],
+};
 
 const PURPOSES = ["vm", "database", "media", "backup", "desktop"] as const;
 
@@ -66,7 +78,7 @@ function useForecast(asked: boolean, drives: string[], spares: number, purpose: 
 const is_choosable = (drive: Drive) => drive.users.length === 0 && !drive.error && !drive.member?.served && !(drive.pool && drive.free);
 
 export function Create() {
-  const [step, set_step] = useState(1);
+  const [wanted_step, set_step] = useState(1);
   const [picked, set_picked] = useState<string[]>([]);
   const [spare, set_spare] = useState(false);
   const [level, set_level] = useState<Level | null>(null);
@@ -75,14 +87,18 @@ export function Create() {
   const [purpose, set_purpose] = useState<(typeof PURPOSES)[number]>("vm");
   const [like, set_like] = useState("");
   const id = useId();
-  const steps = useFocus<HTMLOListElement>(step);
-  useAwaited(step === 1);
   const list = (drives.value ?? []).filter(is_choosable);
   const chosen = list.filter((drive) => picked.includes(drive.path));
+  // The drives may have gone to an array meanwhile, to this one as well.
+  const step = chosen.length === 0 ? 1 : wanted_step;
+  const steps = useFocus<HTMLOListElement>(step);
+  useAwaited(step === 1);
+  // An array that lacks a drive comes first.
+  const needy = found.value.filter(({ view, remedy }) => view && remedy?.action === "add" && list.some((drive) => drive.free && is_large_enough(drive, least_bytes(view))));
   const spares = spare && chosen.length > 2 ? 1 : 0;
   const n = chosen.length - spares;
   const smallest = Math.min(...chosen.map((drive) => drive.size_bytes ?? 0));
-  const used: Level = level && gives(level, n) ? level : suggested(n);
+  const used: Level = level && gives(level, n) ? level : (suggested(n) ?? "0");
   const shape = gives(used, n);
   const taken = arrays.value.some((array) => array.name === name);
   const bytes_in_name = new TextEncoder().encode(name).length;
@@ -112,8 +128,29 @@ export function Create() {
       {step === 1 && (
         <section class="card">
           <NoDrives />
+          {needy.map((one) => (
+            <div key={one.id} class="held">
+              <p class="notable">
+                <Sign name="warning" /> {t("needed_first", { array: one.array })}
+              </p>
+              <Act onClick={() => one.remedy && open_plan(one.remedy)}>
+                {t("act_add")}…<span class="hidden"> {one.array}</span>
+              </Act>
+            </div>
+          ))}
           {list.length === 0 && drives.value && !drives_fault.value && <p>{t(drives.value.length === 0 ? "no_drives" : "no_free_drive")}</p>}
-          <fieldset class="choices">
+          {list.length === 0 && (
+            <ul class="plain-list">
+              {drives.value
+                ?.filter((drive) => drive.error)
+                .map((drive) => (
+                  <li key={drive.path} class="soft" lang="en">
+                    {drive.error}
+                  </li>
+                ))}
+            </ul>
+          )}
+          {list.length > 0 && <fieldset class="choices">
             <legend>{t("choose_drives")}</legend>
             {list.map((drive) => (
               <label key={drive.path} class="choice">
@@ -125,7 +162,7 @@ export function Create() {
                 <DriveLine drive={drive} />
               </label>
             ))}
-          </fieldset>
+          </fieldset>}
           <p role="status">{chosen.length > 0 && t("chosen", { n: chosen.length, size: bytes(chosen.reduce((sum, drive) => sum + (drive.size_bytes ?? 0), 0)) })}</p>
           {uneven && (
             <p class="notable">
@@ -219,7 +256,7 @@ export function Create() {
                       {told?.by_plan && !busy && <Planned of={told.levels.find((level) => level.level === one)} />}
                     </span>
                   ) : (
-                    <span class="soft">{t("too_few")}</span>
+                    <span class="soft">{t("too_few", { n: LEAST[one] })}</span>
                   )}
                 </label>
               );
@@ -252,9 +289,9 @@ export function Create() {
             </span>
           </p>
           <label class="check">
-            <input type="checkbox" checked={integrity} onChange={(event) => set_integrity(event.currentTarget.checked)} /> {t("with_checksums")}
+            <input type="checkbox" checked={integrity} onChange={(event) => set_integrity(event.currentTarget.checked)} /> {t(used === "0" ? "with_checksums_bare" : "with_checksums")}
           </label>
-          <p class="soft">{t("defaults_note")}</p>
+          <p class="soft">{DEFAULTS[used].map((key) => t(key)).join(" ")}</p>
           <div class="buttons">
             <button type="button" onClick={() => set_step(2)}>
               {t("back")}

@@ -71,6 +71,8 @@ function Planning({ wanted, title, job, is_failed }: { wanted: Action; title: st
   const chooses = needs_drive(action);
   const close = () => {
     planned.value = null;
+    // The drives of a new array can be chosen no more: what is of interest now is the array.
+    if (job?.action.action === "create" && job_of(job.id)?.state !== "failed") location.hash = array_of(job.action.name) ? `#/arrays/${encodeURIComponent(job.action.name)}` : "#/arrays";
     // The first screen now says something else, from its headline on.
     if (job) scrollTo(0, 0);
   };

@@ -347,6 +347,47 @@ test("scrubs that are held are said on the first screen and on the array's page,
   );
 });
 
+test("a new array: one that lacks a drive comes first, no level is advised for one drive, and the new array follows", async () => {
+  await on(
+    "degraded",
+    async (page, server) => {
+      await page.getByText("tank lacks a drive: give it one of these first.").waitFor();
+      await page.getByRole("button", { name: "Add a drive… tank" }).click();
+      await page.getByRole("dialog").getByRole("radio", { name: /nvme12n1/ }).waitFor();
+      await page.keyboard.press("Escape");
+      await page.getByRole("checkbox", { name: /nvme12n1/ }).check();
+      await page.getByRole("button", { name: "Next" }).click();
+      await page.locator(".level", { hasText: "RAID 6" }).getByText("needs at least 4 drives").waitFor();
+      assert.equal(await page.getByText("suggested").count(), 0);
+      await page.getByRole("button", { name: "Next" }).click();
+      await page.getByText("but without redundancy not corrected").waitFor();
+      assert.equal(await page.getByText(/bitmap|write log/).count(), 0, "RAID 0 has neither");
+      await page.getByRole("textbox").fill("pool2");
+      await page.getByRole("button", { name: "Show the plan" }).click();
+      await page.getByRole("dialog").getByRole("textbox").fill("pool2");
+      await page.getByRole("dialog").getByRole("button", { name: "Do it" }).click();
+      await page.getByText(/Done at \d/).waitFor();
+      const made = SCENES.degraded();
+      made.arrays.push({ ...made.arrays[1], name: "pool2" });
+      server.change({ ...made, drives: made.drives.filter(({ path }) => path !== "/dev/nvme12n1") });
+      await page.getByRole("dialog").getByRole("button", { name: "Close" }).last().click();
+      await page.getByRole("heading", { level: 1, name: /^pool2/ }).waitFor();
+    },
+    { place: "create" },
+  );
+  SCENES.none_left = () => {
+    const scene = SCENES.degraded();
+    const dead = { free: false, member: null, carries: [], users: [], error: "/dev/nvme3n1 cannot be read" };
+    return { ...scene, drives: [...scene.drives.filter(({ path }) => !/nvme(3|12|13)n1$/.test(path)), drive("/dev/nvme3n1", dead)] };
+  };
+  const nothing = async (page) => {
+    await page.getByText("No drive can be chosen").waitFor();
+    await page.getByText("/dev/nvme3n1 cannot be read").waitFor();
+    assert.equal(await page.getByText("Which drives shall it be made of?").count(), 0);
+  };
+  await on("none_left", nothing, { place: "create" });
+});
+
 test("a drive that is put in while one is needed, or while drives are chosen, comes into the list by itself", async () => {
   SCENES.needs_one = () => {
     const scene = SCENES.degraded();
