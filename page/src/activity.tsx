@@ -94,10 +94,13 @@ export function Activity() {
   );
 }
 
+/** An order by the API ends with its fields for programs, which stay in the daemon's file. */
+const order = (text: string) => text.replace(/\.?: \{"action":.*$/s, "");
+
 const Line = ({ event }: { event: Event }) => (
   <li class={SERIOUS.has(event.kind) ? "serious" : ""}>
     <When ms={event.time_ms} />
     <span class="event-array">{event.array}</span>
-    <span lang="en">{event.text}</span>
+    <span lang="en">{event.kind === "ordered" ? order(event.text) : event.text}</span>
   </li>
 );

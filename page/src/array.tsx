@@ -113,9 +113,13 @@ function NotServed({ entry }: { entry: ArrayEntry }) {
   const [name, set_name] = useState("");
   return (
     <section class="card">
-      <p lang="en">
-        <Told text={entry.text} />
-      </p>
+      {entry.state === "stopped" ? (
+        <p>{t("stopped_here")}</p>
+      ) : (
+        <p lang="en">
+          <Told text={entry.text} />
+        </p>
+      )}
       {entry.drives.length > 0 && <p class="soft">{t("drives_here", { drives: entry.drives.join(", ") })}</p>}
       <div class="buttons">
         <Act primary onClick={() => open_plan({ action: "start", array, force: false })}>
@@ -222,7 +226,8 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   // At the present mix of requests the array could do so many times what it does now.
   const most_used = limiting_lane?.share ?? (is_known ? busiest?.used : null);
   const factor = most_used ? 1 / Math.min(1, most_used) : null;
-  const times = Math.round((factor ?? 1) * 10) / 10;
+  // A rough figure: the members are not equally busy all the time.
+  const times = (factor ?? 1) >= 3 ? Math.round(factor ?? 1) : Math.round((factor ?? 1) * 10) / 10;
   const lately = past.slice(-OVER_S);
   const mean = (of: (sample: Sample) => number) => (lately.length === 0 ? 0 : lately.reduce((sum, sample) => sum + of(sample), 0) / lately.length);
   const requests_per_s = mean((sample) => sample.requests);
@@ -251,7 +256,7 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         </figure>
       </div>
       <p class="soft">
-        {t("requests_now", { n: count(Math.round(rates.total.requests_per_s)), waiting: count(rates.total.in_flight) })}
+        {t("requests_now", { n: count(Math.round(rates.total.requests_per_s)), waiting: count(Math.round(rates.total.in_flight)) })}
         {mean_us !== null && ` ${t("mean_now", { time: micros(mean_us) })}`}
         {mean_us !== null && alone_us > 0 && ` ${t("alone", { time: micros(alone_us) })}`}
         {price !== null && ` ${t("price", { n: decimal(price) })}`}
@@ -375,6 +380,19 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
           </tr>
         </thead>
         <tbody>
+          {part.missing_slots
+            .filter((slot) => !part.members.some((member) => member.slot === slot))
+            .map((slot) => (
+              <tr key={`missing ${slot}`}>
+                <td class="number" data-label={t("slot")}>{slot}</td>
+                <th scope="row">{t("no_drive_here")}</th>
+                <td data-label={t("state")} colSpan={8}>
+                  <span class="state bad">
+                    <Sign name="missing" /> {t("missing")}
+                  </span>
+                </td>
+              </tr>
+            ))}
           {by_slot(part.members).map((member) => {
             const page = drives.value?.find((drive) => drive.path === member.path);
             const report = page?.health;

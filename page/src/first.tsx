@@ -69,10 +69,30 @@ export function First() {
           </a>
         </p>
       )}
+      {served.length > 0 && <Untold />}
       {served.length > 0 && <Reasons served={served} />}
     </>
   );
 }
+
+/** A marked line: without a channel a fault waits until somebody looks at this page. */
+export function Untold() {
+  if (!state.value || state.value.summary.told_by.length > 0) return null;
+  return (
+    <div class="banner warning untold">
+      <Sign name="warning" />
+      <div>
+        <p>
+          <strong>{t("told_by_none")}</strong> {t("told_by_how")}
+        </p>
+        <pre>{CHANNEL_EXAMPLE}</pre>
+        <a href="#/settings">{t("to_configuration")}</a>
+      </div>
+    </div>
+  );
+}
+
+const CHANNEL_EXAMPLE = '[alarms.mail]\nto = ["you@example.org"]';
 
 function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
   const worst = all[0];
@@ -420,9 +440,11 @@ function ToldBy() {
   const names = told_by.map((name) => (CHANNELS[name] ? t(CHANNELS[name]) : name)).join(", ");
   return (
     <ul class="ticks">
-      <li>
-        <Sign name={told_by.length > 0 ? "good" : "notice"} /> {told_by.length > 0 ? t("told_by", { channels: names }) : t("told_by_none")}
-      </li>
+      {told_by.length > 0 && (
+        <li>
+          <Sign name="good" /> {t("told_by", { channels: names })}
+        </li>
+      )}
       <li>
         <Sign name="notice" /> {t("no_backup")}
       </li>

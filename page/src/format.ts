@@ -5,7 +5,8 @@ import { locale, t } from "./words.ts";
 const number = (value: number, digits = 0) =>
   new Intl.NumberFormat(locale.value, { minimumFractionDigits: 0, maximumFractionDigits: digits }).format(value);
 
-export const count = (value: number) => number(value);
+/** No minus before a zero. */
+export const count = (value: number) => number(value || 0);
 
 /** A size in units of 1024, as the command line writes it. */
 export function bytes(value: number): string {

@@ -135,7 +135,12 @@ export const role_word = (role: string) => (ROLES[role] ? t(ROLES[role][0]) : ro
 export const role_sign = (role: string) => ROLES[role]?.[1] ?? "notice";
 
 export const is_drive = (member: MemberView) => member.direct !== null && member.direct !== undefined;
-const ending = (member: MemberView) => (member.serial ?? member.path.split("/").pop() ?? "").slice(-8);
+/** The end of a serial number tells drives apart; of a name both ends do. */
+function ending({ serial, path }: MemberView): string {
+  if (serial) return serial.slice(-8);
+  const name = path.split("/").pop() ?? "";
+  return name.length <= 12 ? name : `${name.slice(0, 5)}…${name.slice(-6)}`;
+}
 
 /** The array's slots as they stand side by side, each with the drive in it; those that it is about are marked. */
 export function Bays({ array, about = [], name }: { array: ArrayView; about?: string[]; name: string }) {

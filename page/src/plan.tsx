@@ -423,7 +423,7 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
       <CancelJob job={live} />
       <div class="buttons">
         <button type="button" class={live.state === "running" ? "" : "primary"} onClick={onClose}>
-          {t("close")}
+          {t(live.state === "running" ? "close_window" : "close")}
         </button>
       </div>
     </div>
@@ -440,7 +440,7 @@ export function CancelJob({ job }: { job: Job }) {
     <>
       <div class="buttons">
         <Act onClick={() => void server.cancel(job.id).catch(set_error)}>
-          {t("act_cancel")}
+          {t(job.action.action === "trim" ? "act_cancel_trim" : "act_cancel_the_scrub")}
           <span class="hidden"> {job.title}</span>
         </Act>
       </div>

@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { now, time, zone } from "./format.ts";
 import { about, arrays, here, server_zone, state } from "./live.ts";
-import { found } from "./first.tsx";
+import { Untold, found } from "./first.tsx";
 import { type Fault, Act, Ago, Pill, Refused, Sign, may, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
@@ -32,11 +32,12 @@ export function Alarms() {
       <header class="page-head">
         <h1>{t("nav_alarms")}</h1>
       </header>
+      <Untold />
       <section class="card">
         <h2>{t("alarms_standing")}</h2>
         {standing.length === 0 ? (
           <p>
-            <Pill state={open > 0 ? "notice" : "good"}>{t("no_alarm")}</Pill> {open > 0 && <a href="#/">{t("wrong_here", { n: open })}</a>}
+            <Pill state={open > 0 || state.value?.summary.told_by.length === 0 ? "notice" : "good"}>{t("no_alarm")}</Pill> {open > 0 && <a href="#/">{t("wrong_here", { n: open })}</a>}
           </p>
         ) : (
           <ul class="plain-list">
@@ -307,6 +308,7 @@ function Reports() {
           ))}
         </ul>
       )}
+      {value?.files.length === 0 && <p>{t("no_reports")}</p>}
       {value && <p class="note">{t("reports_lie", { folder: value.folder })}</p>}
     </>
   );

@@ -764,13 +764,18 @@ test("an array that waits says for what: drives, a group, another program, an an
   }
 });
 
-test("a quiet line says who is told of alarms, or that nobody is", async () => {
+test("a quiet line says who is told of alarms; that nobody is told is marked, with what to write", async () => {
   for (const [told_by, words] of [[["mail", "webhook"], "Alarms are sent by mail, webhook"], [[], "Nobody is told of alarms"]]) {
     SCENES.told = () => ({ ...SCENES.well(), told_by });
     await on("told", async (page) => {
       await page.getByText(words).waitFor();
       await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
-      assert.deepEqual(await axe(page), []);
+      assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+      assert.equal(await page.locator(".banner.untold pre").count(), told_by.length === 0 ? 1 : 0);
+      await page.getByRole("link", { name: "Alarms" }).click();
+      await page.getByText("No alarm is open.").waitFor();
+      assert.equal(await page.locator(".banner.untold").count(), told_by.length === 0 ? 1 : 0);
+      assert.equal(await page.locator(".pill.good").count(), told_by.length === 0 ? 0 : 1);
     });
   }
 });
@@ -919,7 +924,7 @@ test("a job that failed half way is not said to have done nothing; a plan withou
       await go.waitFor();
       assert.equal(await page.getByText("Nothing is written to any drive.").count(), 0, "the server did not say so");
       await go.click();
-      await page.getByText("It did not end well:").waitFor();
+      await page.getByText("It failed:").waitFor();
       await page.getByRole("dialog").getByText("paused at 8 %").waitFor();
       await page.getByRole("dialog").getByText("the first screen says what to do now").waitFor();
     },
@@ -1091,7 +1096,7 @@ test("a job whose work can end early is cancelled, and says so", async () => {
       server.change({ ...SCENES.well(), job: { state: "running", text: "it has begun", ended_ms: null } });
       await page.getByRole("button", { name: "Scrub…" }).click();
       await page.getByRole("button", { name: "Do it" }).click();
-      await page.getByRole("dialog").getByRole("button", { name: "Cancel scrub tank" }).click();
+      await page.getByRole("dialog").getByRole("button", { name: "Cancel the scrub scrub tank" }).click();
       await page.getByText("It was cancelled before its end.").waitFor();
       assert.ok((await until_asked(server, "/api/v1/jobs/1")).path);
     },
@@ -1134,6 +1139,12 @@ test("what can be done with a member stands in sight beside it, however narrow t
           await page.setViewportSize({ width, height: 900 });
           const hidden = await page.locator(".row-actions button").evaluateAll((all) => all.filter((one) => one.getBoundingClientRect().right > one.closest(".scroll").getBoundingClientRect().right + 1).length);
           assert.equal(hidden, 0, `${width}, ${locale}`);
+          // Nor does it cover the figures beside it.
+          const covered = await page.locator(".row-actions").evaluateAll((all) => all.filter((one) => {
+            const [own, before] = [one, one.previousElementSibling].map((cell) => cell.getBoundingClientRect());
+            return getComputedStyle(one).display === "table-cell" && before.right > own.left + 1;
+          }).length);
+          assert.equal(covered, 0, `${width}, ${locale}: figures are covered`);
         }
       },
       { place: "arrays/tank", locale },
