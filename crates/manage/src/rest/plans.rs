@@ -591,11 +591,12 @@ fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Res
     let pages = chosen_drives(machine, &paths)?;
     let preview = preview(&spec)?;
     let title = format!(
-        "Make array \"{}\": RAID {}, {} of {} drives.",
+        "Make array \"{}\": RAID {}, {} of {} {}.",
         create.name,
         spec.level,
         size::show(preview.capacity_sectors * 512),
-        paths.len()
+        paths.len(),
+        if paths.len() == 1 { "drive" } else { "drives" }
     );
     let mut draft = Draft::new(action, Role::Admin, title);
     draft.overwrites(
