@@ -4,7 +4,7 @@ import { type Case, type LastDrive, cases, drives_of, family, known_of, label, s
 import { bytes, duration, listed, percent, rate, time } from "./format.ts";
 import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
-import { CancelJob, action_word, open_plan } from "./plan.tsx";
+import { CancelJob, action_word, job_text, open_plan } from "./plan.tsx";
 import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
@@ -409,7 +409,7 @@ export function JobLine({ job }: { job: Job }) {
         {job.state === "failed" && <Pill state="critical">{t("job_has_failed")}</Pill>} {job.state === "cancelled" && <Pill state="notice">{t("job_was_cancelled")}</Pill>} <span lang="en">{job.title}</span>
       </p>
       <p class="soft">
-        {t("job_by", { name: job.by, time: time(here(job.started_ms)) })} {job.text && <span lang="en">{job.text}</span>}
+        {t("job_by", { name: job.by, time: time(here(job.started_ms)) })} {job_text(job) && <span lang="en">{job_text(job)}</span>}
       </p>
       {job.task && job.state === "running" && <Progress task={job.task} />}
       <CancelJob job={job} />

@@ -415,7 +415,7 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
           </p>
         )}
       </div>
-      {live.text !== "" && !(live.state === "running" && live.task) && <p lang="en">{live.text}</p>}
+      {job_text(live) !== "" && !(live.state === "running" && live.task) && <p lang="en">{job_text(live)}</p>}
       {live.state === "failed" && (state.value?.summary.matters.length ?? 0) > 0 && <p>{t("job_failed_next")}</p>}
       {live.state === "done" && removed !== null && <p class="notable">{t("now_take_out", { drive: label({ path: removed }), where: where_is(removed, drive) })}</p>}
       {live.state === "running" && live.task && <Progress task={live.task} />}
@@ -429,6 +429,10 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
     </div>
   );
 }
+
+/** The server's words of a job, less those that say nothing more than its state does. */
+const SAYS_NOTHING = /^(it has begun|rebuild finished in \d+ ms, 0 sectors with mismatches)$/;
+export const job_text = ({ text }: Job) => (SAYS_NOTHING.test(text) ? "" : text);
 
 const ENDS_EARLY = new Set<Action["action"]>(["scrub", "trim"]);
 
