@@ -115,6 +115,9 @@ let shape = "";
 /** The shape at the last look; null: it had no answer. */
 let looked: string | null = null;
 let looked_at = 0;
+/** A look that takes so long waits for a drive that hangs, and costs the server a thread: it is not hurried. */
+const SLOW_MS = 3000;
+let took_ms = 0;
 let is_looking = false;
 /** Windows that wait for the reader to put in a drive. */
 export const awaiting = signal(0);
@@ -128,14 +131,16 @@ function is_awaited(): boolean {
 
 function look_if_due() {
   const is_current = looked === null || looked === shape;
-  const every = looked === null ? TRY_AGAIN_MS : is_awaited() ? AWAITED_EVERY_MS : DRIVES_EVERY_MS;
+  const every = looked === null ? TRY_AGAIN_MS : is_awaited() && took_ms < SLOW_MS ? AWAITED_EVERY_MS : DRIVES_EVERY_MS;
   if (is_looking || (is_current && Date.now() < looked_at + every)) return;
   const wanted = shape;
+  const began = Date.now();
   is_looking = true;
   void look_at_drives(false, true).then((is_answered) => {
     is_looking = false;
     looked = is_answered ? wanted : null;
     looked_at = Date.now();
+    took_ms = looked_at - began;
   });
 }
 

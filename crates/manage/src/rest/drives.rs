@@ -38,8 +38,10 @@ pub fn pages(paths: Vec<PathBuf>, arrays: &[ArrayEntry], health: &[DriveEntry], 
     let pool: BTreeSet<PathBuf> = pool.iter().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone())).collect();
     let mut all: BTreeSet<PathBuf> = paths.into_iter().collect();
     all.extend(members.keys().map(PathBuf::from));
-    let works = |path: &str| members.get(path).is_some_and(|(_, member)| member.role != "failed");
-    let others: Vec<PathBuf> = all.iter().filter(|path| !path.to_str().is_some_and(works)).cloned().collect();
+    // A drive that still owes an answer would hold this request up, and keep a thread.
+    let is_left_alone =
+        |path: &str| members.get(path).is_some_and(|(_, member)| member.role != "failed" || member.waiting_ms.is_some());
+    let others: Vec<PathBuf> = all.iter().filter(|path| !path.to_str().is_some_and(is_left_alone)).cloned().collect();
     let mut examined: BTreeMap<PathBuf, Result<Examined, HostError>> = others.iter().cloned().zip(examine(&others)).collect();
     let page = |path: PathBuf| {
         let mut page = match (path.to_str().and_then(|path| members.get(path)), examined.remove(&path)) {
