@@ -375,8 +375,8 @@ export const catalogue = of({
   ],
   do_look_name: [
     "Find {names} by {lost|its path, and take it out|their paths, and take them out}.",
-    "{names} am Pfad erkennen und herausnehmen.",
-    "Найдите по пути и извлеките: {names}.",
+    "{names} am Pfad erkennen und {lost|es|sie} herausnehmen.",
+    "Найдите {names} по пути и извлеките {lost|его|их|их}.",
   ],
   do_look_other: [
     "Find {lost|the drive that is|the drives that are} none of those shown, and take {lost|it|them} out.",

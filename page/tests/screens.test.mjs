@@ -1667,7 +1667,7 @@ test("a search waits for a pause in typing, and events that no file has yet are 
 
 test("days after a preposition, several slots and several drives have their form", async () => {
   SCENES.for_days = () => {
-    const scene = SCENES.paused();
+    const scene = { ...SCENES.paused(), events: [] };
     Object.assign(scene.arrays[0].view, { missing_slots: [3, 5] });
     scene.arrays[0].view.members = scene.arrays[0].view.members.filter(({ slot }) => slot !== 3 && slot !== 5);
     scene.matters = [matter("tank", "paused", "critical", { since_ms: Date.now() - 3 * 86_400_000 })];
