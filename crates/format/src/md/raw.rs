@@ -164,7 +164,10 @@ fn checksums_page(start: u64, page: &[u8]) -> Vec<RawField> {
             "crc" => verdict(number(raw) == u64::from(crc32c(&page[..0xffc]))),
             "first_sector" => format!("sector {}", number(raw)),
             "sectors" => format!("{} sectors", number(raw)),
-            "trusted_from" => format!("{} groups whose pages of earlier sessions do not count", known(raw)),
+            "trusted_from" => match known(raw) {
+                1 => "of 1 group pages of earlier sessions do not count".into(),
+                count => format!("of {count} groups pages of earlier sessions do not count"),
+            },
             _ => plain(name, raw),
         }),
         false => table("page of checksums", ChecksumPage::FIELDS, page, start, |name, raw| match name {
