@@ -810,7 +810,8 @@ impl Sorter<'_> {
     fn lack_of_log(&self, found: &[Found]) -> String {
         let is_damaged = |found: &&Found| {
             let (log, ppl) = (found.member.log.as_ref(), found.member.ppl.as_ref());
-            self.is_filled(found) && (log.is_some_and(FoundLog::is_damaged) || ppl.is_some_and(|ppl| !ppl.is_sound()))
+            let log_is = log.is_some_and(|log| log.is_damaged() || log.unreadable.is_some());
+            self.is_filled(found) && (log_is || ppl.is_some_and(|ppl| !ppl.is_sound()))
         };
         let damaged: Vec<&str> = found.iter().filter(is_damaged).map(|found| found.candidate.name.as_str()).collect();
         match damaged.is_empty() {
