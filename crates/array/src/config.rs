@@ -209,11 +209,23 @@ pub enum Flaw {
     ReplacedKeepsRequests,
     /// R40: a write that a member has no space for leaves redundancy as it is.
     LackOfSpaceIgnored,
+    /// R8: a member whose flush fails stays.
+    FailedFlushIgnored,
+    /// R20: a write relies on strips whose data is not durable.
+    NeighboursNotFlushed,
+    /// R21: records are retired before the drops up to then are durable.
+    RetiredBeforeDrop,
+    /// R24: a flush does not wait for write-behinds.
+    FlushBesideBehind,
+    /// R25: a superblock update does not wait for write-behinds whose log holders it drops.
+    DropBeforeBehind,
+    /// R49: a flush says nothing of a write-behind that is lost.
+    LostBehindUntold,
 }
 
 impl Flaw {
     /// Every one.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 23] = [
         Self::ReadsUnaligned,
         Self::DegradedParityLeft,
         Self::StaleAccepted,
@@ -231,5 +243,11 @@ impl Flaw {
         Self::RepairedBeforeLog,
         Self::ReplacedKeepsRequests,
         Self::LackOfSpaceIgnored,
+        Self::FailedFlushIgnored,
+        Self::NeighboursNotFlushed,
+        Self::RetiredBeforeDrop,
+        Self::FlushBesideBehind,
+        Self::DropBeforeBehind,
+        Self::LostBehindUntold,
     ];
 }

@@ -50,7 +50,9 @@ impl Core {
                 let may_say =
                     || self.log.replay_has_holders(&self.members.borrow()) || self.run.is_read_only() || !self.has_dropped();
                 self.ready.until(&self.log.stage_changed, may_say).await;
-                self.log.behind.wait_for_orphans(&self.ready, &self.members).await;
+                if !self.has(Flaw::DropBeforeBehind) {
+                    self.log.behind.wait_for_orphans(&self.ready, &self.members).await;
+                }
                 let before = state();
                 if before.failed.len() != dropped {
                     continue;

@@ -34,7 +34,7 @@ use crate::parity_code::Parities;
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::{DataCutter, of_sectors, shared};
 use crate::straight_writes::Frozen;
-use crate::{MemberId, MemberSector, StripeSector};
+use crate::{Flaw, MemberId, MemberSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -193,7 +193,7 @@ async fn finish(
     let failed: SmallVec<[&Ended; 4]> = ended.iter().filter(|ended| ended.result.is_err()).collect();
     if let Err(first) = &result {
         let no_space = is_no_space(first) && behind.is_none();
-        if behind.is_some() {
+        if behind.is_some() && !core.has(Flaw::LostBehindUntold) {
             core.no_space.fail_flushes(first);
         }
         for part in parts.iter().filter(|_| no_space) {

@@ -2,7 +2,7 @@
 
 use super::{Core, lost};
 use crate::member_requests::{Batch, write_io};
-use crate::{Event, Health, MemberId, MemberSector, MemberState};
+use crate::{Event, Flaw, Health, MemberId, MemberSector, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Data, ErrorKind, IoError};
@@ -84,6 +84,7 @@ pub(crate) fn drop_failed_flushes<'a>(
     let mut outcome = Ok(());
     for (member, result) in results {
         if let Err(error) = result
+            && !core.has(Flaw::FailedFlushIgnored)
             && (!core.fail_member(member, &format!("flush failed: {error}")) || core.health() == Health::Failed)
         {
             outcome = Err(lost("flush", &error.context));
