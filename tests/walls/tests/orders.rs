@@ -126,8 +126,9 @@ fn of_tools() {
         lanes setup partial_parity tree beyond crossed
         workload hostile_client model reference
         world::tally world::notes world::draws world::clients world::space world::waits world::next_crash world::redundancy world::examination
+        world::begun
         world world::atlas world::requests world::starts world::leaving world::full world::hanging world::faults
-        world::changes world::commands world::members world::crashes world::end
+        world::changes world::commands world::members world::meeting world::crashes world::end
         campaign exhaustive price shrink
         ",
     );

@@ -42,6 +42,9 @@ struct Arguments {
     /// A member's file system is full for a while.
     #[arg(long)]
     full: bool,
+    /// Drives fail in harsher ways.
+    #[arg(long)]
+    harsh: bool,
     /// With a deliberate bug, by its name in `mutant.rs`, until it is found.
     #[arg(long, value_parser = mutant)]
     mutant: Option<Mutant>,
@@ -69,6 +72,7 @@ fn main() {
         changes: arguments.changes,
         hangs: arguments.hangs,
         full: arguments.full,
+        harsh: arguments.harsh,
     };
     if !arguments.trace {
         std::panic::set_hook(Box::new(|_| {}));

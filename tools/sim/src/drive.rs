@@ -54,7 +54,8 @@ pub enum Keep {
 /// A write that was taken and is not durable.
 struct Unflushed {
     start_sector: u64,
-    sectors: u64,
+    /// The sectors that are not durable: all of the write, or what later writes left of it.
+    range: Range<u64>,
     /// The bytes; `None`: zeros.
     data: Option<Segments<Data>>,
     /// The time of its end, in the drive's count of ends; `None`: not yet.
@@ -153,6 +154,10 @@ pub struct Drive {
     openings: u32,
     /// The number of times that another drive took its place.
     renewals: u32,
+    /// True if nothing is more durable, and no failed or killed write more complete, than it must be.
+    is_harsh: bool,
+    /// The next flush fails.
+    fails_flush: bool,
 }
 
 impl Drive {
@@ -204,7 +209,21 @@ impl Drive {
             is_lost: Arc::default(),
             openings: 0,
             renewals: 0,
+            is_harsh: false,
+            fails_flush: false,
         }
+    }
+
+    /// From now on a failed write, or one that a killed process had sent, is done in part; and a write makes no more durable than its
+    /// own sectors.
+    pub fn set_harsh(&mut self) {
+        self.is_harsh = true;
+    }
+
+    /// The next flush fails, and the cache forgets a part of what it has.
+    pub fn fail_flush(&mut self) {
+        self.note(|| "fails its next flush".into());
+        self.fails_flush = true;
     }
 
     /// The same, under a number for traces.
@@ -260,7 +279,7 @@ impl Drive {
         if let Some(durable) = &mut self.durable {
             durable.zero(end, behind);
         }
-        self.unflushed.retain(|write| write.start_sector + write.sectors <= end);
+        self.unflushed.retain(|write| write.range.end <= end);
         self.heal(&(end..self.model.sectors));
         for queued in &mut self.queue {
             queued.lands = is_write(&queued.request.operation) && self.chance.one_in(2);
@@ -338,6 +357,12 @@ impl Drive {
         self.bad_grows_to = end;
     }
 
+    /// These sectors can be read again, with what they held.
+    pub fn find(&mut self, sectors: Range<u64>) {
+        self.note(|| format!("can read {sectors:?} again"));
+        self.heal(&sectors);
+    }
+
     /// The next write to data is lost, although the drive acknowledges it; or it is done at `elsewhere`, before `end`.
     pub fn lose_next_write(&mut self, elsewhere: Option<u64>, end: u64) {
         self.loses_write = Some((elsewhere, end));
@@ -379,6 +404,7 @@ impl Drive {
     pub fn fail_writes(&mut self, count: u32) {
         self.note(|| format!("fails {count} writes"));
         self.failing_writes = count;
+        self.fails_flush &= count > 0;
     }
 
     /// From now on writes fail in this way; `None`: they succeed again.
@@ -389,7 +415,7 @@ impl Drive {
 
     /// True if writes are still to fail.
     pub fn is_failing(&self) -> bool {
-        self.failing_writes > 0
+        self.failing_writes > 0 || self.fails_flush
     }
 
     /// No request ends before `until`.
@@ -498,14 +524,20 @@ impl Drive {
                 Operation::Read { .. } | Operation::Flush | Operation::Extents { .. } => continue,
             };
             if queued.taken.is_none() {
-                left.push(Unflushed { start_sector, sectors, data, ended: None, id: 0 });
+                left.push(Unflushed { start_sector, range: start_sector..start_sector + sectors, data, ended: None, id: 0 });
             }
         }
+        self.settle_cache(left, keep, "power cut");
+        self.ended.clear();
+        (self.stalled_until, self.stuck) = (0, (0, 0));
+    }
+
+    /// Decides atom by atom which of these writes are durable. The others are lost.
+    fn settle_cache(&mut self, left: Vec<Unflushed>, keep: Keep, cause: &str) {
         let atom = self.model.atom_sectors;
         let target = self.durable.as_mut().unwrap_or(&mut self.image);
         for write in left {
-            let mut next = write.start_sector;
-            let end = write.start_sector + write.sectors;
+            let Range { start: mut next, end } = write.range;
             let mut lost = Vec::new();
             while next < end {
                 let atom_end = ((next / atom + 1) * atom).min(end);
@@ -521,16 +553,25 @@ impl Drive {
                 }
                 next = atom_end;
             }
-            if self.power.trace.concerns(&(write.start_sector..end), self.data_start_sector) {
-                let (number, range) = (self.number, format!("{}+{}", write.start_sector, write.sectors));
-                self.power.note(|| format!("drive {number} power cut: write {range} {}", lost_words(&lost, write.sectors)));
+            if self.power.trace.concerns(&write.range, self.data_start_sector) {
+                let sectors = write.range.end - write.range.start;
+                let (number, range) = (self.number, format!("{}+{sectors}", write.range.start));
+                self.power.note(|| format!("drive {number} {cause}: write {range} {}", lost_words(&lost, sectors)));
             }
         }
         if let Some(durable) = &self.durable {
             self.image.clone_from(durable);
         }
-        self.ended.clear();
-        (self.stalled_until, self.stuck) = (0, (0, 0));
+    }
+
+    /// A flush fails: a part of what the cache had is durable. The rest is read until the power goes, and no later flush makes it
+    /// durable.
+    fn lose_cache(&mut self) {
+        let (ended, open) = std::mem::take(&mut self.unflushed).into_iter().partition(|write| write.ended.is_some());
+        self.unflushed = open;
+        let seen = self.image.clone();
+        self.settle_cache(ended, Keep::Some(4), "failed flush");
+        self.image = seen;
     }
 
     /// True if a request has not ended.
@@ -540,8 +581,19 @@ impl Drive {
 
     /// The process that used it is gone. Each unfinished request may still be carried out or not.
     pub fn orphan(&mut self) {
+        if self.is_harsh {
+            // In any order.
+            for index in (1..self.queue.len()).rev() {
+                self.queue.swap(index, self.chance.below(index as u64 + 1) as usize);
+            }
+        }
         for queued in std::mem::take(&mut self.queue) {
             let arrives = self.chance.one_in(2);
+            if arrives && self.is_harsh && queued.taken.is_none() && self.chance.one_in(2) {
+                self.note_request(&queued.request, || "orphan arrives in part:".into());
+                self.take_in_part(&queued.request);
+                continue;
+            }
             if is_write(&queued.request.operation) {
                 let words = if arrives || queued.taken.is_some() { "orphan arrives:" } else { "orphan is lost:" };
                 self.note_request(&queued.request, || words.into());
@@ -598,12 +650,12 @@ impl Drive {
             Operation::Write { from, .. } => Some(from),
             _ => None,
         };
-        take(&mut self.image, range, request.start_sector, data);
+        take(&mut self.image, range.clone(), request.start_sector, data);
         self.next_id += 1;
         if self.durable.is_some() {
             self.unflushed.push(Unflushed {
                 start_sector: request.start_sector,
-                sectors: request.sectors,
+                range,
                 data: data.cloned(),
                 ended: None,
                 id: self.next_id,
@@ -612,12 +664,38 @@ impl Drive {
         self.next_id
     }
 
+    /// Takes some atoms of a write.
+    fn take_in_part(&mut self, request: &Request) {
+        if !is_write(&request.operation) {
+            return;
+        }
+        let (atom, end) = (self.model.atom_sectors, request.end_sector());
+        let data = if let Operation::Write { from, .. } = &request.operation { Some(from) } else { None };
+        let mut next = request.start_sector;
+        self.next_id += 1;
+        while next < end {
+            let range = next..((next / atom + 1) * atom).min(end);
+            next = range.end;
+            if self.chance.one_in(2) {
+                self.heal(&range);
+                take(&mut self.image, range.clone(), request.start_sector, data);
+                if self.durable.is_some() {
+                    let (start_sector, data) = (request.start_sector, data.cloned());
+                    self.unflushed.push(Unflushed { start_sector, range, data, ended: None, id: self.next_id });
+                }
+            }
+        }
+        self.ends += 1;
+        let (id, ends) = (self.next_id, self.ends);
+        self.unflushed.iter_mut().filter(|write| write.id == id).for_each(|write| write.ended = Some(ends));
+    }
+
     fn end_of(&mut self, id: u64) {
         self.ends += 1;
         // A flush may have made it durable before it ended.
-        if let Some(write) = self.unflushed.iter_mut().rev().find(|write| write.id == id) {
-            write.ended = Some(self.ends);
-        }
+        let (ends, parts_max) = (self.ends, if self.is_harsh { usize::MAX } else { 1 });
+        let own = self.unflushed.iter_mut().rev().filter(|write| write.id == id);
+        own.take(parts_max).for_each(|write| write.ended = Some(ends));
     }
 
     /// Makes writes durable that had ended by `mark`.
@@ -628,11 +706,14 @@ impl Drive {
     /// Makes some writes durable, after those that they overlap, so that older data never covers newer data.
     fn persist_where(&mut self, wanted: impl Fn(&Unflushed) -> bool) {
         let Some(durable) = &mut self.durable else { return };
+        if self.is_harsh {
+            return persist_own(durable, &mut self.unflushed, wanted);
+        }
         let mut going: SmallVec<[Range<u64>; 32]> = SmallVec::new();
         let mut goes: SmallVec<[bool; 64]> = SmallVec::from_elem(false, self.unflushed.len());
         let all = self.unflushed.iter().all(&wanted);
         for (index, write) in self.unflushed.iter().enumerate().rev() {
-            let own = write.start_sector..write.start_sector + write.sectors;
+            let own = write.range.clone();
             goes[index] = all || wanted(write) || going.iter().any(|later| later.start < own.end && own.start < later.end);
             if goes[index] && !all {
                 going.push(own);
@@ -642,8 +723,7 @@ impl Drive {
         self.unflushed.retain(|write| {
             index += 1;
             if goes[index - 1] {
-                let range = write.start_sector..write.start_sector + write.sectors;
-                take(durable, range, write.start_sector, write.data.as_ref());
+                take(durable, write.range.clone(), write.start_sector, write.data.as_ref());
             }
             !goes[index - 1]
         });
@@ -686,6 +766,10 @@ impl Drive {
                 Some(IoError::new(ErrorKind::Medium, format!("write error at sector {}", range.start)))
             }
             Operation::Write { .. } | Operation::WriteZeroes { .. } => self.refusal(range.start),
+            Operation::Flush if std::mem::take(&mut self.fails_flush) => {
+                self.lose_cache();
+                Some(IoError::new(ErrorKind::Medium, "flush error"))
+            }
             _ => None,
         }
     }
@@ -900,6 +984,8 @@ impl Drive {
             // A flush makes the visible part durable, as if the write had not failed.
             if let Some(id) = taken {
                 self.end_of(id);
+            } else if self.is_harsh && self.end.is_none() {
+                self.take_in_part(&request);
             }
             return request.complete(Err(error));
         }
@@ -935,6 +1021,27 @@ impl Drive {
         }
         request.complete(Ok(()))
     }
+}
+
+/// Makes some writes durable, and no sector besides theirs. Older data that they cover is gone for good.
+fn persist_own(durable: &mut Image, unflushed: &mut Vec<Unflushed>, wanted: impl Fn(&Unflushed) -> bool) {
+    let mut kept: Vec<Unflushed> = Vec::with_capacity(unflushed.len());
+    for write in unflushed.drain(..) {
+        if !wanted(&write) {
+            kept.push(write);
+            continue;
+        }
+        take(durable, write.range.clone(), write.start_sector, write.data.as_ref());
+        let cover = write.range;
+        let rest = |older: Unflushed| {
+            let Range { start, end } = older.range;
+            let parts = [start..end.min(cover.start).max(start), start.max(cover.end).min(end)..end];
+            let part = move |range| Unflushed { range, data: older.data.clone(), ..older };
+            parts.into_iter().filter(|range| !range.is_empty()).map(part)
+        };
+        kept = kept.into_iter().flat_map(rest).collect();
+    }
+    *unflushed = kept;
 }
 
 fn is_fua(operation: &Operation) -> bool {

@@ -20,6 +20,9 @@ const OFFER: u64 = 0;
 /// A lane pauses after one turn in this many, for at most this long.
 const NAP_ONE_IN: u64 = 16;
 const NAP_MAX: Nanos = 500_000;
+/// A pause in this many is longer on harsh drives, beyond the timers of rules: 2 to 8 s.
+const LONG_NAP_ONE_IN: u64 = 500;
+const LONG_NAP: std::ops::Range<Nanos> = 2_000_000_000..8_000_000_000;
 
 /// A tree of arrays that runs, on one or several lanes.
 pub struct Node {
@@ -35,6 +38,8 @@ pub struct Node {
     naps: Vec<Nanos>,
     /// The random numbers for pauses; `None`: lanes take all turns.
     chance: Option<Chance>,
+    /// The random numbers for long pauses; `None`: there are none.
+    long_chance: Option<Chance>,
 }
 
 /// One array of a tree, on all lanes.
@@ -63,7 +68,8 @@ impl Node {
         let merged = |array: &&Tree<Attached>| if array.geometry().level().is_redundant() { count } else { 1 };
         let events = tree.iter().map(|array| RefCell::new(LaneEvents::new(merged(array)))).collect();
         let chance = power.naps.get().map(|seed| Chance::new(seed, 1000 + power.requests()));
-        Self { lanes, leaves, events, turn: Cell::new(0), naps: vec![0; count], chance }
+        let long_chance = power.long_naps.get().then(|| Chance::new(power.requests(), 3000));
+        Self { lanes, leaves, events, turn: Cell::new(0), naps: vec![0; count], chance, long_chance }
     }
 
     /// The coordinator's part.
@@ -108,9 +114,19 @@ impl Node {
                     && chance.one_in(NAP_ONE_IN)
                 {
                     *nap = now + chance.below(NAP_MAX);
+                    if let Some(chance) = self.long_chance.as_mut()
+                        && chance.one_in(LONG_NAP_ONE_IN)
+                    {
+                        *nap = now + LONG_NAP.start + chance.below(LONG_NAP.end - LONG_NAP.start);
+                    }
                 }
             }
         }
+    }
+
+    /// True if some lane takes no turn for a second at least.
+    pub fn is_asleep(&self, now: Nanos) -> bool {
+        self.naps.iter().any(|&nap| nap > now + 1_000_000_000)
     }
 
     /// The time at which the next turn is due.
@@ -127,14 +143,24 @@ impl Node {
     fn run_until(
         &mut self,
         power: &Power,
-        mut done: impl FnMut(&mut Self, &[Completion]) -> bool,
+        done: impl FnMut(&mut Self, &[Completion]) -> bool,
     ) -> Result<Vec<Completion>, MountError> {
         let mut ended = Vec::new();
+        self.run_into(power, &mut ended, done)?;
+        Ok(ended)
+    }
+
+    fn run_into(
+        &mut self,
+        power: &Power,
+        ended: &mut Vec<Completion>,
+        mut done: impl FnMut(&mut Self, &[Completion]) -> bool,
+    ) -> Result<(), MountError> {
         let patience = power.now() + PATIENCE;
         loop {
-            self.poll(power.now(), &mut ended);
-            if done(self, &ended) {
-                return Ok(ended);
+            self.poll(power.now(), ended);
+            if done(self, ended) {
+                return Ok(());
             }
             if power.is_off() {
                 return Err(MountError::PowerLost);
@@ -204,8 +230,21 @@ impl Node {
     /// # Errors
     /// A power cut.
     pub fn stop(&mut self, power: &Power) -> Result<(), MountError> {
+        self.stop_with(power, &mut Vec::new())
+    }
+
+    /// As [`stop`](Self::stop), and gives `ended` the requests that were in flight.
+    ///
+    /// # Errors
+    /// As [`stop`](Self::stop).
+    pub fn stop_with(&mut self, power: &Power, ended: &mut Vec<Completion>) -> Result<(), MountError> {
         self.coordinator().begin_stop();
-        self.run_until(power, |node, _| node.coordinator().is_stopped()).map(drop)
+        self.run_into(power, ended, |node, _| node.coordinator().is_stopped())
+    }
+
+    /// The reason why the array has not stopped cleanly, once it has stopped.
+    pub fn stop_refusal(&self) -> Option<String> {
+        self.coordinator().stop_refusal().map(|(name, refusal)| format!("{name}: {refusal}"))
     }
 
     /// The index in the tree of a leaf.
@@ -315,6 +354,11 @@ impl<'a> Array<'a> {
     }
 
     /// True if any lane relies on this member's log alone, so that the member may not be failed.
+    pub fn has_writes_not_in_place(self) -> bool {
+        self.lanes().any(|lane| lane.with_engine(|engine| engine.has_writes_not_in_place()))
+    }
+
+    /// True if some lane has a write-behind whose only log holder is this member.
     pub fn is_sole_log_holder(self, member: MemberId) -> bool {
         self.lanes().any(|lane| lane.with_engine(|engine| engine.is_sole_log_holder(member)))
     }

@@ -55,6 +55,9 @@ struct Sector {
     torn: bool,
     /// True if a write failed, and none has succeeded since: a crash may turn old into new, or the reverse.
     undecided: bool,
+    /// True if it was written by a request that was acknowledged while some write was not in place yet: a log that is lost may have
+    /// had the only copy.
+    behind: bool,
 }
 
 impl Sector {
@@ -85,6 +88,8 @@ pub struct Model {
     reads: Vec<Moment>,
     /// Checksums of bytes that reads have found and no client wrote.
     found: Vec<u64>,
+    /// Some sector may be in the log alone.
+    has_behind: bool,
     /// The contents of writes that are not the usual ones, by sector.
     pub contents: Contents,
 }
@@ -139,13 +144,15 @@ fn sum_of(bytes: &[u8]) -> u64 {
 impl Model {
     /// An array of zeros.
     pub fn new(sectors: u64) -> Self {
-        let sector = Sector { versions: smallvec![Version::zeros()], listed: false, torn: false, undecided: false };
+        let versions = smallvec![Version::zeros()];
+        let sector = Sector { versions, listed: false, torn: false, undecided: false, behind: false };
         Self {
             sectors: vec![sector; sectors as usize],
             now: 1,
             loose: Vec::new(),
             reads: Vec::new(),
             found: Vec::new(),
+            has_behind: false,
             contents: Contents::new(),
         }
     }
@@ -243,8 +250,30 @@ impl Model {
     /// The first sector with forbidden content.
     pub fn end_read(&mut self, begun: Moment, start: u64, bytes: Option<&[u8]>) -> Result<(), Lie> {
         let now = self.tick();
+        self.end_of_read(begun);
+        self.found(now, begun, start, bytes)
+    }
+
+    /// A request for extents that began at `begun` has found holes, which clients take for zeros.
+    ///
+    /// # Errors
+    /// The first sector that may not be zeros.
+    pub fn end_extents(&mut self, begun: Moment, holes: &[Range<u64>]) -> Result<(), Lie> {
+        let now = self.tick();
+        self.end_of_read(begun);
+        holes.iter().try_for_each(|hole| {
+            let zeros = vec![0; (hole.end - hole.start) as usize * SECTOR_BYTES];
+            self.found(now, begun, hole.start, Some(&zeros))
+        })
+    }
+
+    fn end_of_read(&mut self, begun: Moment) {
         let place = self.reads.iter().position(|&read| read == begun).expect("it began");
         self.reads.swap_remove(place);
+    }
+
+    /// These bytes were found from `start` on.
+    fn found(&mut self, now: Moment, begun: Moment, start: u64, bytes: Option<&[u8]>) -> Result<(), Lie> {
         let holds = |write: u32, sector: u64, bytes: &[u8]| holds(&self.contents, write, sector, bytes);
         for (offset, bytes) in bytes.unwrap_or(&[]).chunks_exact(SECTOR_BYTES).enumerate() {
             let index = start + offset as u64;
@@ -291,8 +320,29 @@ impl Model {
         Ok(())
     }
 
-    /// All requests in flight are gone. `power_cut`: caches are lost too.
-    pub fn crash(&mut self, power_cut: bool) {
+    /// What the requests that have ended in this range wrote may be in the log alone.
+    pub fn note_behind(&mut self, range: Range<u64>) {
+        for index in range {
+            self.sectors[index as usize].behind = true;
+            self.list(index);
+        }
+        self.has_behind = true;
+    }
+
+    /// All that was acknowledged is in place.
+    pub fn is_in_place(&mut self) {
+        if std::mem::take(&mut self.has_behind) {
+            self.sectors.iter_mut().for_each(|sector| sector.behind = false);
+        }
+    }
+
+    /// True if something may be in the log alone.
+    pub fn has_behind(&self) -> bool {
+        self.has_behind
+    }
+
+    /// All requests in flight are gone. `power_cut`: caches are lost too. `takes_log`: a log is lost.
+    pub fn crash(&mut self, power_cut: bool, takes_log: bool) {
         let now = self.tick();
         self.reads.clear();
         let sectors = &mut self.sectors;
@@ -300,6 +350,7 @@ impl Model {
             let sector = &mut sectors[index as usize];
             sector.versions.retain(|version| !version.dead);
             let several = sector.versions.len() > 1;
+            let power_cut = power_cut || takes_log && sector.behind;
             sector.torn |=
                 several && sector.versions.iter().any(|version| version.large && (power_cut || version.ended == NEVER));
             for version in &mut sector.versions {
@@ -354,7 +405,7 @@ mod tests {
         model.end_flush(flush);
         let second = model.begin_write(2, 3..4, false);
         model.end_write(2, 3..4, second, false);
-        model.crash(true);
+        model.crash(true, false);
         let lie = read(&mut model, 0).expect_err("zeros are dead");
         assert_eq!((lie.sector, lie.found, lie.allowed), (3, Some(0), vec![1, 2]));
         read(&mut model, 1).expect("the unflushed write may be lost");
@@ -367,7 +418,7 @@ mod tests {
         let first = model.begin_write(1, 3..4, false);
         model.end_write(1, 3..4, first, false);
         model.begin_write(2, 3..4, false);
-        model.crash(false);
+        model.crash(false, false);
         read(&mut model, 0).expect_err("acknowledged");
         read(&mut model, 2).expect("what ran may have arrived");
         read(&mut model, 1).expect_err("and then it stays");
@@ -409,7 +460,7 @@ mod tests {
         let torn = || {
             let mut model = Model::new(8);
             model.begin_write(1, 3..4, true);
-            model.crash(false);
+            model.crash(false, false);
             model
         };
         read(&mut torn(), 7).expect_err("all members are there");
@@ -427,7 +478,7 @@ mod tests {
         read(&mut model, 8).expect_err("but always the same");
         let flush = model.begin();
         model.end_flush(flush);
-        model.crash(true);
+        model.crash(true, false);
         model.lose_member();
         read(&mut model, 0).expect_err("and power changes nothing of that");
         read(&mut model, 7).expect("it is still there");

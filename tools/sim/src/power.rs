@@ -33,6 +33,8 @@ pub struct Power {
     pub shares: Cell<(usize, u64)>,
     /// The seed by which lanes miss turns; `None`: they take all.
     pub naps: Cell<Option<u64>>,
+    /// True if lanes miss turns for seconds, too.
+    pub long_naps: Cell<bool>,
     /// True if some member is missing, for mutants.
     pub degraded: Cell<bool>,
     /// True if more sectors have become unreadable on some drive.
@@ -59,6 +61,7 @@ impl Default for Power {
             late_sweeps: Cell::new(false),
             shares: Cell::new((1, 1)),
             naps: Cell::new(None),
+            long_naps: Cell::new(false),
             degraded: Cell::new(false),
             bad_grew: Cell::new(false),
             now: Cell::new(0),

@@ -3,7 +3,7 @@
 use crate::chance::Chance;
 use crate::drive::Model;
 use std::fmt;
-use stria_array::{Copies, Layout, Level, NEW_DATA_SECTORS_MAX, ParityLayout, Zones};
+use stria_array::{ArraySector, Copies, Geometry, Layout, Level, NEW_DATA_SECTORS_MAX, ParityLayout, Zones};
 use stria_block::Nanos;
 use stria_integrity::Region;
 
@@ -56,6 +56,8 @@ pub struct Setup {
     pub hangs: bool,
     /// A drive that was lost in a power cut, or pulled after a command that failed it was answered, returns at some later start.
     pub found_again: bool,
+    /// Faults of drives are harsher, see [`Extras::harsh`](crate::Extras::harsh).
+    pub harsh: bool,
 }
 
 /// The position of a partial parity log on each drive, and its kind.
@@ -118,6 +120,7 @@ impl Setup {
             repeats: false,
             hangs: false,
             found_again: false,
+            harsh: false,
         }
     }
 
@@ -170,6 +173,7 @@ impl Setup {
             repeats: false,
             hangs: false,
             found_again: false,
+            harsh: false,
         }
     }
 
@@ -218,6 +222,18 @@ impl Setup {
             (_, Layout::Copies(copies)) => copies.count() - 1,
             _ => self.level.parity_count(),
         }
+    }
+
+    /// True if an array has all data with these slots alone. On RAID 10 harsh drives may fail in several groups of copies.
+    pub fn survives(&self, geometry: &Geometry, good: &[bool]) -> bool {
+        if !self.harsh || geometry.level() != Level::Raid10 {
+            return good.iter().filter(|good| !**good).count() <= self.losses_survived();
+        }
+        // Placement repeats after as many strips as there are members.
+        (0..geometry.slot_count() as u64).map(|strip| strip * geometry.strip_sectors()).all(|sector| {
+            sector >= geometry.capacity_sectors()
+                || geometry.copies_of(ArraySector::new(sector), 1).0.iter().any(|copy| good[copy.slot])
+        })
     }
 
     /// The family of this array.
@@ -329,6 +345,7 @@ impl fmt::Display for Setup {
                 (self.hangs, ", drives hang beside rebuilds"),
                 (self.repeats, ", requests repeated after a kill"),
                 (self.found_again, ", lost drives found again"),
+                (self.harsh, ", harsh drives"),
             ]
             .map(|(so, words)| if so { words } else { "" })
             .concat(),

@@ -209,6 +209,16 @@ pub fn changes(drives: &Drives, change: Change) -> Result<Vec<Vec<Write>>, Strin
 /// # Errors
 /// The array cannot be opened, or the power went.
 pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
+    let node = open(drives, power)?;
+    node.activate();
+    Ok(node)
+}
+
+/// Opens the one array on the present drives, read-only.
+///
+/// # Errors
+/// The array cannot be opened, or the power went.
+pub fn open(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     let there: Vec<usize> = (0..drives.len()).filter(|&index| drives[index].borrow().presence() == Presence::There).collect();
     let mut opener = Opener::new(drives, power);
     let there = opener.look(&there);
@@ -237,7 +247,6 @@ pub fn mount(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
     if power.late_sweeps.get() {
         node.leaves().iter().for_each(|leaf| leaf.with_engine(|engine| engine.pause(true)));
     }
-    node.activate();
     Ok(node)
 }
 

@@ -39,6 +39,13 @@ pub enum Step {
         /// The number of sectors.
         sectors: u64,
     },
+    /// A client asks which parts are holes.
+    Extents {
+        /// The position.
+        at: u64,
+        /// The number of sectors.
+        sectors: u64,
+    },
     /// A client zeroes.
     Zero {
         /// The position.
@@ -69,6 +76,8 @@ pub enum Step {
     Pull(u64),
     /// The next write to a drive fails.
     FailWrite(u64),
+    /// The next flush of a drive fails, and its cache forgets a part of what it has.
+    FailFlush(u64),
     /// Some sectors of a drive become unreadable until they are written.
     Spoil {
         /// The drive.
@@ -136,6 +145,15 @@ pub enum Step {
     },
     /// The superblock of a member cannot be read when the array starts after the next crash.
     LoseSuperblock(u64),
+    /// The array is served read-only at first when it starts next.
+    ReadOnly,
+    /// A sector of a member's bitmap or log cannot be read when the array starts after the next crash.
+    LoseLog {
+        /// The member.
+        which: u64,
+        /// The sector.
+        at: u64,
+    },
     /// A member is lost with the next power cut.
     LoseWithPower(u64),
     /// The start after the next crash is cut short by another.
@@ -170,6 +188,15 @@ pub enum Step {
     Settle,
     /// The array is stopped cleanly, and started again.
     Restart,
+    /// The same while requests are in flight.
+    RestartAtOnce,
+    /// A command is begun and not waited for.
+    Begin {
+        /// The command.
+        what: u64,
+        /// The member.
+        which: u64,
+    },
     /// The array is stopped cleanly, its metadata is changed (a bitmap or a write log is added or taken away), and it starts
     /// again. Every second time the power fails meanwhile.
     Change {

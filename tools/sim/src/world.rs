@@ -1,6 +1,7 @@
 //! Runs one history: the clock, the clients, the faults, and the moments at which the checkers run.
 
 mod atlas;
+mod begun;
 mod changes;
 mod clients;
 mod commands;
@@ -12,6 +13,7 @@ mod faults;
 mod full;
 mod hanging;
 mod leaving;
+mod meeting;
 mod members;
 mod next_crash;
 mod notes;
@@ -28,7 +30,7 @@ use crate::chance::Chance;
 use crate::crossed;
 use crate::drive::{Drive, Keep, Presence};
 use crate::hostile_client::HostileClient;
-use crate::lanes::Node;
+use crate::lanes::{Array, Node};
 use crate::member_drive::{MountError, PATIENCE};
 use crate::model::Model;
 use crate::mutant::Mutant;
@@ -36,6 +38,7 @@ use crate::power::Power;
 use crate::trace::{range_words, ranges_below};
 use crate::tree;
 use crate::workload::{History, Step};
+use begun::Begun;
 use clients::{Clients, Kind};
 use draws::Draws;
 use examination::Examination;
@@ -106,6 +109,10 @@ pub struct World<'a> {
     space: Space,
     waits: Waits,
     examination: Examination,
+    /// Commands that are not answered yet.
+    begun: Vec<Begun>,
+    /// The array was stopped with nothing left to be made consistent.
+    is_clean: bool,
     /// The time of the next check of the sizes of drives.
     look_due: Option<Nanos>,
     notes: Notes,
@@ -166,12 +173,16 @@ impl<'a> World<'a> {
         power.lanes.set(setup.lanes);
         power.late_sweeps.set(setup.late_sweeps);
         power.naps.set(setup.lanes_nap.then_some(history.seed));
+        power.long_naps.set(setup.harsh && Chance::new(history.seed, 24).one_in(4));
         if let Some(mutant) = rules.mutant {
             for (index, drive) in drives.iter().enumerate() {
                 if mutant != Mutant::OneSuperblockDropped || index == 1 {
                     drive.borrow_mut().set_mutant(mutant);
                 }
             }
+        }
+        if setup.harsh {
+            drives.iter().for_each(|drive| drive.borrow_mut().set_harsh());
         }
         if rules.lying_flush {
             let mut chance = Chance::new(history.seed, 6);
@@ -198,6 +209,8 @@ impl<'a> World<'a> {
             space: Space::default(),
             waits: Waits::default(),
             examination: Examination::default(),
+            begun: Vec::new(),
+            is_clean: false,
             look_due: None,
             notes: Notes::new(),
         })
@@ -249,7 +262,7 @@ impl<'a> World<'a> {
         let request = match kind {
             Kind::Write { .. } if self.history.setup.span_count == 1 => crossed::write_kind(leaf.geometry(), &status, range),
             Kind::Write { .. } => "write",
-            Kind::Read => "read",
+            Kind::Read | Kind::Extents => "read",
             Kind::Discard => "discard",
             Kind::Flush | Kind::LooseFlush => "flush",
         };
@@ -296,6 +309,7 @@ impl<'a> World<'a> {
     /// Carries out the events that are due, and moves the clock to the next one. `false`: there is none up to `limit`.
     fn turn(&mut self, limit: Nanos) -> Result<bool, Stop> {
         self.look_at_sizes();
+        self.before_turn();
         let mut ended = Vec::new();
         let node = self.node.as_mut().expect("an array runs");
         node.poll(self.power.now(), &mut ended);
@@ -303,8 +317,15 @@ impl<'a> World<'a> {
         if self.power.bad_grew.take() {
             self.model.lose_member();
         }
+        let is_behind = self.node().leaves().into_iter().any(Array::has_writes_not_in_place);
         for completion in ended {
-            self.completed(completion)?;
+            self.completed(completion, is_behind)?;
+        }
+        if !is_behind && self.model.has_behind() {
+            self.model.is_in_place();
+        }
+        if !self.begun.is_empty() {
+            self.take_answers();
         }
         if self.power.is_off() {
             return Err(Stop::Crashed);
@@ -441,6 +462,10 @@ impl<'a> World<'a> {
                 let operation = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
                 self.submit(range, Kind::Discard, operation, 0)
             }
+            Step::Extents { at, sectors } => {
+                let range = self.range_at(at, sectors);
+                self.submit(range, Kind::Extents, Operation::Extents { extents: Vec::new() }, 0)
+            }
             Step::Flush => self.submit(0..0, Kind::Flush, Operation::Flush, 0),
             Step::Drain => self.drain(),
             Step::Pause(pause) => self.pause(pause),
@@ -454,6 +479,10 @@ impl<'a> World<'a> {
             Step::Restart => {
                 self.drain()?;
                 self.meet("restart");
+                self.restart()
+            }
+            Step::RestartAtOnce => {
+                self.meet("restart with requests in flight");
                 self.restart()
             }
             Step::Settle => self.settle(),
@@ -474,7 +503,9 @@ impl<'a> World<'a> {
     /// Carries out steps that concern members.
     fn trouble(&mut self, step: Step) -> Outcome {
         match step {
-            Step::Fail(which) | Step::Pull(which) | Step::FailWrite(which) => self.lose_member(step, which),
+            Step::Fail(which) | Step::Pull(which) | Step::FailWrite(which) | Step::FailFlush(which) => {
+                self.lose_member(step, which)
+            }
             Step::Spoil { drive: which, at, sectors } => self.spoil(which, at, sectors),
             Step::Stall { drive, pause } => {
                 self.meet("stall");
@@ -497,6 +528,14 @@ impl<'a> World<'a> {
                 self.next_crash.superblock_to_lose = Some(which);
                 Ok(())
             }
+            Step::ReadOnly => {
+                self.next_crash.read_only = true;
+                Ok(())
+            }
+            Step::LoseLog { which, at } => {
+                self.next_crash.log_to_lose = Some((which, at));
+                Ok(())
+            }
             Step::LoseWithPower(which) => {
                 self.next_crash.member_to_lose = Some(which);
                 Ok(())
@@ -505,6 +544,7 @@ impl<'a> World<'a> {
                 self.next_crash.again = Some((kill, after));
                 Ok(())
             }
+            Step::Begin { what, which } => self.begin_command(what, which),
             Step::Unplug(which) => self.unplug(which),
             Step::AdoptTorn(which) => self.adopt_torn(which),
             Step::Return(which) => self.bring_back(which),
@@ -536,7 +576,17 @@ impl<'a> World<'a> {
         if self.redundancy.settled && !spoiled {
             for (leaf, status) in statuses.iter().enumerate().filter(|(_, status)| is_optimal(status)) {
                 if status.sweep.is_none() {
-                    let _ = self.carry_out(leaf, Command::Scrub { repair, from_sector: 0 })?;
+                    let answer = self.carry_out(leaf, Command::Scrub { repair, from_sector: 0 })?;
+                    let now = self.node().leaf(leaf).status();
+                    // Something may have happened meanwhile.
+                    if let Err(refusal) = answer
+                        && !refusal.to_string().contains("sweeps are paused")
+                        && is_optimal(&now)
+                        && now.synced == Synced::All
+                        && now.sweep.is_none()
+                    {
+                        return Err(Stop::Wrong(format!("a scrub of an optimal array was refused: {refusal}")));
+                    }
                 }
             }
         }
@@ -598,11 +648,13 @@ impl<'a> World<'a> {
                         .iter()
                         .any(|member| matches!(member.state, MemberState::Rebuilding | MemberState::Replacing))
             });
+            let busy = busy || self.is_slot_forgotten();
             if !busy {
                 return Ok(());
             }
             if !goes_on {
-                return Err(Stop::Wrong(format!("a sweep never ends: {:?}", self.statuses())));
+                let what = if self.is_slot_forgotten() { "a spare never takes an empty slot" } else { "a sweep never ends" };
+                return Err(Stop::Wrong(format!("{what}: {:?}", self.statuses())));
             }
             goes_on = self.turn(late)?;
         }
@@ -610,20 +662,48 @@ impl<'a> World<'a> {
 
     fn restart(&mut self) -> Outcome {
         self.stop()?;
-        self.mount("after a clean stop")
+        self.mount("after a clean stop")?;
+        if self.is_clean && !self.statuses().iter().all(|status| status.synced == Synced::All) {
+            return Err(Stop::Wrong("a resync is due after a clean stop".into()));
+        }
+        Ok(())
     }
 
+    /// Stops the array. Redundancy is consistent then, unless the next start finds something to do anyway.
     fn stop(&mut self) -> Outcome {
+        self.is_clean = false;
         self.free_space();
+        if self.space.may_lose() {
+            // What a flush has to report fails the stop otherwise.
+            self.submit(0..0, Kind::Flush, Operation::Flush, 0)?;
+            self.drain()?;
+        }
         let power = Rc::clone(&self.power);
-        let stopped = self.node.as_mut().expect("an array runs").stop(&power);
+        let at_rest = |status: &ArrayStatus| is_optimal(status) && status.synced == Synced::All && status.sweep.is_none();
+        let is_calm = self.statuses().iter().all(at_rest) && !(0..self.drives.len()).any(|drive| self.is_harmed(drive));
+        let mut ended = Vec::new();
+        let stopped = self.node.as_mut().expect("an array runs").stop_with(&power, &mut ended);
+        for completion in ended {
+            self.completed(completion, true)?;
+        }
         match stopped {
             Err(MountError::PowerLost) => return Err(Stop::Crashed),
             Err(MountError::Refused(what)) => return Err(Stop::Wrong(format!("the array does not stop: {what}"))),
             Ok(()) => {}
         }
+        if self.clients.pending_count() > 0 {
+            return Err(Stop::Wrong("a stop leaves requests without an answer".into()));
+        }
+        self.begun.clear();
+        if let Some(why) = self.node().stop_refusal() {
+            return Err(Stop::Wrong(format!("the array does not stop cleanly: {why}")));
+        }
         self.events()?;
+        if is_calm {
+            self.check_clean()?;
+        }
         let short = self.shrinks_now(None);
+        self.is_clean = is_calm && short.is_none();
         // A member that was dropped while no superblock could record that must not be found by the next start.
         self.node = None;
         for index in 0..self.drives.len() {
@@ -636,12 +716,33 @@ impl<'a> World<'a> {
         // After a clean stop no cache has data that is needed, so the power may fail too.
         let flushed = self.model.begin();
         self.model.end_flush(flushed);
-        self.model.crash(true);
+        self.model.crash(true, false);
+        self.model.is_in_place();
         Ok(())
     }
 
+    /// Reads all of an array that is served read-only, and then lets it be written to.
+    fn serve_read_only(&mut self) -> Outcome {
+        self.meet("served read-only");
+        if (0..self.drives.len()).any(|drive| self.is_harmed(drive)) || !self.statuses().iter().all(is_optimal) {
+            self.model.lose_member();
+        }
+        let phase = std::mem::replace(&mut self.notes.phase, "read-only");
+        self.read_all()?;
+        self.notes.phase = phase;
+        self.node().activate();
+        self.redundancy.watched = true;
+        self.watch()
+    }
+
     fn mount(&mut self, when: &str) -> Outcome {
-        match tree::mount(&self.drives, &self.power) {
+        // The choice is made by steps, since histories without harsh drives draw no more numbers.
+        let read_only = std::mem::take(&mut self.next_crash.read_only) && self.history.setup.harsh;
+        let mounted = match read_only {
+            true => tree::open(&self.drives, &self.power),
+            false => tree::mount(&self.drives, &self.power),
+        };
+        match mounted {
             Ok(node) if (node.top().uuid(), node.limits().size_sectors) != (self.uuid, self.model.sectors()) => {
                 Err(Stop::Wrong(format!("{when} another array is served: \"{}\"", node.top().name())))
             }
@@ -650,7 +751,8 @@ impl<'a> World<'a> {
                 self.hold_policy();
                 self.note_state();
                 self.redundancy.watched = true;
-                self.watch()
+                self.watch()?;
+                if read_only { self.serve_read_only() } else { Ok(()) }
             }
             Err(MountError::PowerLost) => Err(Stop::Crashed),
             Err(MountError::Refused(what)) => Err(Stop::Wrong(format!("{when} the array does not start: {what}"))),

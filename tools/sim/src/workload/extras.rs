@@ -22,12 +22,22 @@ pub struct Extras {
     pub hangs: bool,
     /// A member's file system is full for a while.
     pub full: bool,
+    /// Faults of drives beyond the usual ones: logs that cannot be read at a start, flushes that fail, and writes that are done in part
+    /// when they fail or their process is killed.
+    pub harsh: bool,
 }
 
 impl Extras {
     /// None of them.
-    pub const NONE: Self =
-        Self { more_faults: false, repeats: false, partial_parity: false, changes: false, hangs: false, full: false };
+    pub const NONE: Self = Self {
+        more_faults: false,
+        repeats: false,
+        partial_parity: false,
+        changes: false,
+        hangs: false,
+        full: false,
+        harsh: false,
+    };
 }
 
 /// The options that ask for them.
@@ -40,6 +50,7 @@ impl fmt::Display for Extras {
             (self.changes, " --changes"),
             (self.hangs, " --hangs"),
             (self.full, " --full"),
+            (self.harsh, " --harsh"),
         ];
         options.iter().filter(|(set, _)| *set).try_for_each(|(_, option)| f.write_str(option))
     }
@@ -67,6 +78,9 @@ impl History {
         }
         if extras.full {
             history = history.with_full_members();
+        }
+        if extras.harsh {
+            history = history.with_harsh_drives();
         }
         history
     }
@@ -115,6 +129,17 @@ impl History {
         }
         let chance = Chance::new(self.seed, 21);
         self.with_clusters(chance, full_member)
+    }
+
+    /// The same with harsher drives.
+    #[must_use]
+    pub fn with_harsh_drives(mut self) -> Self {
+        if !self.setup.level.is_redundant() {
+            return self;
+        }
+        let chance = Chance::new(self.seed, 22);
+        self.setup.harsh = true;
+        self.with_clusters(chance, harsh)
     }
 
     /// The same with clients that outlive a killed process, and repeat the requests that it had not answered.
@@ -230,6 +255,101 @@ fn full_member(chance: &mut Chance) -> Vec<Step> {
         clients(chance, &mut steps);
     }
     steps
+}
+
+/// Clients write and read a part of the array.
+fn clients_at(chance: &mut Chance, at: u64, steps: &mut Vec<Step>) {
+    for _ in 0..2 + chance.below(10) {
+        let (at, sectors) = (at + chance.below(64), 1 + chance.below(16));
+        steps.push(match chance.below(16) {
+            0 | 1 => Step::Read { at, sectors },
+            2 | 3 => Step::Flush,
+            4 => Step::Extents { at, sectors: sectors * 4 },
+            5 => Step::Discard { at, sectors: sectors * 2 },
+            _ => Step::Write { at, sectors, fua: chance.one_in(8) },
+        });
+    }
+}
+
+/// Clients write, and harsher faults meet them.
+fn harsh(chance: &mut Chance) -> Vec<Step> {
+    let at = chance.below(192);
+    let mut steps = Vec::new();
+    if chance.one_in(4) {
+        steps.push(Step::Fail(chance.any()));
+    }
+    clients_at(chance, at, &mut steps);
+    match chance.below(8) {
+        0..=2 => lost_log(chance, &mut steps),
+        3..=5 => failed_flush(chance, at, &mut steps),
+        6 => read_only(chance, &mut steps),
+        _ => meeting_commands(chance, at, &mut steps),
+    }
+    clients_at(chance, at, &mut steps);
+    steps.extend((0..4).map(|part| Step::Read { at: at + 16 * part, sectors: 16 }));
+    steps
+}
+
+/// A drive fails a flush, of a client or of the array, and more may happen before superblocks name it.
+fn failed_flush(chance: &mut Chance, at: u64, steps: &mut Vec<Step>) {
+    steps.push(Step::FailFlush(chance.any()));
+    clients_at(chance, at, steps);
+    match chance.below(6) {
+        0 => steps.push(Step::Flush),
+        1 => steps.push(Step::Pause(6_500_000_000)),
+        2 => steps.push(Step::Restart),
+        3 => steps.extend([Step::Flush, Step::Crash { after: chance.below(30), kill: false }]),
+        4 => steps.extend([Step::Flush, Step::Crash { after: chance.below(30), kill: true }]),
+        _ => steps.extend([Step::Flush, Step::FailWrite(chance.any())]),
+    }
+    clients_at(chance, at, steps);
+    steps.push(Step::Return(chance.any()));
+}
+
+/// Commands meet each other, clients, and a stop or a crash.
+fn meeting_commands(chance: &mut Chance, at: u64, steps: &mut Vec<Step>) {
+    if chance.one_in(2) {
+        steps.extend([Step::Settle, Step::Speed(chance.pick(&[4096, u64::MAX]))]);
+    }
+    for _ in 0..2 + chance.below(4) {
+        steps.push(Step::Begin { what: chance.any(), which: chance.any() });
+        if chance.one_in(2) {
+            clients_at(chance, at, steps);
+        }
+    }
+    match chance.below(4) {
+        0 | 1 => steps.push(Step::RestartAtOnce),
+        2 => steps.push(Step::Crash { after: chance.below(24), kill: chance.one_in(2) }),
+        _ => steps.push(Step::Replace(chance.any())),
+    }
+    steps.extend([Step::Speed(u64::MAX), Step::Return(chance.any())]);
+}
+
+/// An array is served read-only after a crash, perhaps with a log that cannot be read or without a member.
+fn read_only(chance: &mut Chance, steps: &mut Vec<Step>) {
+    match chance.below(3) {
+        0 => steps.push(Step::LoseLog { which: chance.any(), at: chance.any() }),
+        1 => steps.push(Step::LoseWithPower(chance.any())),
+        _ => {}
+    }
+    steps.extend([Step::ReadOnly, Step::Crash { after: chance.below(24), kill: chance.one_in(2) }]);
+    if chance.one_in(2) {
+        steps.extend([Step::Drain, Step::Pull(chance.any())]);
+    }
+}
+
+/// The log of a member cannot be read after a crash. What is read then stays when another member is lost.
+fn lost_log(chance: &mut Chance, steps: &mut Vec<Step>) {
+    steps.push(Step::LoseLog { which: chance.any(), at: chance.any() });
+    if chance.one_in(3) {
+        steps.push(Step::CrashAgain { after: chance.below(60), kill: chance.one_in(2) });
+    }
+    steps.push(Step::Crash { after: chance.below(24), kill: !chance.one_in(3) });
+    let at = chance.below(192);
+    clients_at(chance, at, steps);
+    if chance.one_in(2) {
+        steps.push(if chance.one_in(2) { Step::Pull(chance.any()) } else { Step::Settle });
+    }
 }
 
 /// A member is replaced, or a lost one rebuilt. A drive hangs with requests in its hands, and is waited for, failed by command, or

@@ -81,7 +81,7 @@ impl World<'_> {
         if one_place && filled && setup.losses_survived() < 2 {
             return false;
         }
-        good.iter().filter(|good| !**good).count() <= setup.losses_survived()
+        setup.survives(node.geometry(), &good)
     }
 
     /// True if a drive's superblock does not say that it is rebuilding or a replacement. Otherwise a crash would make it

@@ -31,6 +31,8 @@ fn again(operation: &Operation) -> Option<Operation> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Read,
+    /// Which parts are holes.
+    Extents,
     Write {
         fua: bool,
     },
@@ -54,6 +56,7 @@ impl Kind {
     pub fn words(self) -> &'static str {
         match self {
             Kind::Read => "read",
+            Kind::Extents => "extents",
             Kind::Write { fua: true } => "write FUA",
             Kind::Write { fua: false } => "write",
             Kind::Discard => "discard",

@@ -14,6 +14,8 @@ pub(super) type InSync = Vec<Vec<Option<usize>>>;
 enum Loss {
     /// The superblock of this drive cannot be read at the start.
     Superblock(usize),
+    /// This sector of a drive's metadata cannot be read at the start.
+    Log(usize, u64),
     /// This drive ends at this sector at the start.
     Short(usize, u64),
     /// Requests of the dead process hang on this drive.
@@ -39,6 +41,7 @@ impl World<'_> {
         let loss = self.draw_loss(&before.in_sync);
         let may_hang: Vec<bool> = (0..self.drives.len()).map(|drive| self.may_be_held(drive)).collect();
         let left = self.left_before();
+        self.begun.clear();
         self.node = None;
         self.free_space();
         if let Some(loss) = &loss {
@@ -68,6 +71,7 @@ impl World<'_> {
             self.model.lose_member();
         }
         mounted?;
+        self.find_logs();
         self.check_in_sync(&before.in_sync, &may_be_dropped)?;
         self.repeat();
         if self.draws.first.one_in(2) { self.read_all() } else { Ok(()) }
@@ -105,6 +109,9 @@ impl World<'_> {
         if let Some(drive) = self.loses_superblock(in_sync) {
             return Some(Loss::Superblock(drive));
         }
+        if let Some((drive, sector)) = self.loses_log(in_sync) {
+            return Some(Loss::Log(drive, sector));
+        }
         if let Some((drive, end)) = self.shrinks_now(Some(in_sync)) {
             return Some(Loss::Short(drive, end));
         }
@@ -117,6 +124,7 @@ impl World<'_> {
     fn lose(&mut self, loss: &Loss) {
         match *loss {
             Loss::Superblock(drive) => self.lose_with_power(drive, true),
+            Loss::Log(drive, sector) => self.lose_log(drive, sector),
             Loss::Short(drive, end) => self.cut_short(drive, end),
             Loss::Hung(drive) => self.redundancy.suspect[drive] = true,
             Loss::Drive(drive) => self.lose_with_power(drive, false),
@@ -163,7 +171,7 @@ impl World<'_> {
     fn crash_clients(&mut self, takes_log: bool) {
         let kill = self.next_crash.kill;
         // A lost drive takes its log along: writes that were acknowledged by that log are in the state after a power cut.
-        self.model.crash(!kill || takes_log);
+        self.model.crash(!kill, takes_log);
         self.redundancy.settled = false;
         self.clients.crash(kill);
         self.power.note(|| if kill { "the process is killed" } else { "power goes" }.into());

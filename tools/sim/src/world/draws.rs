@@ -11,12 +11,19 @@ pub struct Draws {
     pub more: Chance,
     /// For starts.
     pub starts: Chance,
+    /// For harsher faults of drives.
+    pub harsh: Chance,
 }
 
 impl Draws {
     /// The sequences of a seed.
     pub fn new(seed: u64) -> Self {
-        Self { first: Chance::new(seed, 2), more: Chance::new(seed, 9), starts: Chance::new(seed, 18) }
+        Self {
+            first: Chance::new(seed, 2),
+            more: Chance::new(seed, 9),
+            starts: Chance::new(seed, 18),
+            harsh: Chance::new(seed, 23),
+        }
     }
 
     /// The part of a cache that survives a power cut.

@@ -3,9 +3,11 @@
 use super::{Outcome, Stop, World, is_optimal};
 use crate::chance::Chance;
 use crate::drive::{Drive, Presence};
+use crate::member_drive::superblock_of;
 use crate::reference;
 use crate::tree;
 use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 impl World<'_> {
@@ -26,34 +28,57 @@ impl World<'_> {
         self.without_some()
     }
 
-    /// If no member is missing, redundancy is consistent by the plain reference.
-    fn check_redundancy(&mut self, when: &str) -> Outcome {
-        for leaf in self.node().leaves() {
-            let holders: Option<Vec<usize>> = leaf.in_sync_drives().into_iter().collect();
-            let Some(holders) = holders else { continue };
-            // A drive may have been pulled and not been used since, so the array does not know.
-            if holders.iter().any(|&drive| {
-                let drive = self.drives[drive].borrow();
-                drive.presence() != Presence::There || drive.is_cut()
-            }) {
-                continue;
-            }
-            if self.drives.iter().any(|drive| drive.borrow().is_spoiled()) {
-                continue;
-            }
-            let drives: Vec<_> = holders.iter().map(|&drive| self.drives[drive].borrow()).collect();
-            let images: Vec<_> = drives.iter().map(|drive| (drive.image(), self.history.setup.data_start())).collect();
-            if let Some(what) = reference::disagreement(leaf.geometry(), &images) {
-                return Err(Stop::Wrong(format!("{when}, {what}")));
+    /// After the stop of an array at rest every superblock is clean: the next start has nothing to make consistent.
+    pub(super) fn check_clean(&mut self) -> Outcome {
+        self.meet("clean after a stop");
+        let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.in_sync_drives()).flatten();
+        for drive in holders.collect::<Vec<_>>() {
+            if !superblock_of(&self.drives[drive].borrow()).is_some_and(|superblock| superblock.clean()) {
+                return Err(Stop::Wrong(format!("after a stop the superblock of drive {drive} is not clean")));
             }
         }
         Ok(())
     }
 
+    /// The redundancy that is left is consistent by the plain reference.
+    fn check_redundancy(&mut self, when: &str) -> Outcome {
+        let mut is_degraded = false;
+        for leaf in self.node().leaves() {
+            let holders = leaf.in_sync_drives();
+            // A drive may have been pulled and not been used since, so the array does not know.
+            let is_unknown = |&drive: &usize| {
+                let drive = self.drives[drive].borrow();
+                drive.presence() != Presence::There || drive.is_cut() || drive.is_bad(&self.data_area())
+            };
+            if holders.iter().flatten().any(is_unknown) {
+                continue;
+            }
+            is_degraded |= holders.contains(&None);
+            let drives: Vec<_> = holders.iter().map(|&drive| drive.map(|drive| self.drives[drive].borrow())).collect();
+            let start = self.history.setup.data_start();
+            let images: Vec<_> = drives.iter().map(|drive| drive.as_ref().map(|drive| (drive.image(), start))).collect();
+            if let Some(what) = reference::disagreement(leaf.geometry(), &images) {
+                return Err(Stop::Wrong(format!("{when}, {what}")));
+            }
+        }
+        if is_degraded {
+            self.meet("degraded redundancy compared");
+        }
+        Ok(())
+    }
+
+    /// The sectors of data on drives.
+    pub(super) fn data_area(&self) -> Range<u64> {
+        self.history.setup.data_start()..u64::MAX
+    }
+
     /// All data is still there without as many members as the level survives.
     fn without_some(&mut self) -> Outcome {
-        let setup = &self.history.setup;
-        if setup.losses_survived() == 0 || !self.statuses().iter().all(is_optimal) {
+        // What a member under rebuild holds, or one with unreadable sectors, counts for nothing.
+        let is_spoiled = |drive: usize| self.drives[drive].borrow().is_bad(&self.data_area());
+        let is_degraded = !self.statuses().iter().all(is_optimal);
+        let holders = || self.node().leaves().into_iter().flat_map(|leaf| leaf.in_sync_drives()).flatten();
+        if self.history.setup.losses_survived() == 0 || is_degraded && holders().any(is_spoiled) {
             return Ok(());
         }
         let power = Rc::clone(&self.power);
@@ -61,6 +86,9 @@ impl World<'_> {
         stopped.map_err(|error| Stop::Wrong(format!("the array does not stop: {error:?}")))?;
         let choices = self.choices_to_lose();
         self.node = None;
+        if is_degraded {
+            self.meet("more members lost of a degraded array");
+        }
         choices.iter().try_for_each(|lost| self.holds_without(lost))
     }
 

@@ -8,7 +8,8 @@ use super::examination::{Examination, Scrubbed};
 use super::{Kind, Outcome, Stop, World, is_optimal};
 use crate::drive::{Keep, Presence, Witness};
 use crate::image::Image;
-use crate::member_drive::{PATIENCE, SUPERBLOCK};
+use crate::lanes::Array;
+use crate::member_drive::{PATIENCE, SUPERBLOCK, superblock_of};
 use crate::trace::ranges_below;
 use crate::tree;
 use crate::workload::Rot;
@@ -209,6 +210,56 @@ impl World<'_> {
         })
     }
 
+    /// The member of whose log or bitmap a sector cannot be read at the next start, where the atlas allows that, and the sector.
+    pub(super) fn loses_log(&mut self, in_sync: &[Vec<Option<usize>>]) -> Option<(usize, u64)> {
+        let (which, at) = self.next_crash.log_to_lose.take()?;
+        self.node.as_ref()?;
+        let leaf = (which >> 32) as usize % in_sync.len();
+        let holders: Vec<usize> = in_sync[leaf].iter().copied().flatten().collect();
+        let drive = *holders.get((which & 0xffff_ffff) as usize % holders.len().max(1))?;
+        if !self.may_lose_in_crash(in_sync, leaf, drive) {
+            return None;
+        }
+        let header = superblock_of(&self.drives[drive].borrow())?.header;
+        let end = self.history.setup.data_start();
+        // The head of the log, the bitmap or what lies where it would be, or anything of both.
+        let sector = match at % 3 {
+            0 => end - 8,
+            1 => SUPERBLOCK.end + (at >> 2) % 16,
+            _ => SUPERBLOCK.end + (at >> 2) % (end - SUPERBLOCK.end),
+        };
+        // A member without its list of bad blocks is not used.
+        let list = header.super_offset.saturating_add_signed(header.bblog_offset.into());
+        let is_list = (list..list + u64::from(header.bblog_size)).contains(&sector);
+        (!is_list).then(|| {
+            self.meet("log or bitmap unreadable at the start");
+            (drive, sector)
+        })
+    }
+
+    /// A sector of a drive's metadata cannot be read.
+    pub(super) fn lose_log(&mut self, drive: usize, sector: u64) {
+        let block = self.drives[drive].borrow().model().block_sectors;
+        let start = sector / block * block;
+        self.drives[drive].borrow_mut().spoil(start..start + block);
+        // Parity whose record went with the log is old or new until a resync has ended.
+        self.redundancy.rejoined.insert(drive);
+    }
+
+    /// Every second time unreadable sectors of metadata can be read again once the array has started.
+    pub(super) fn find_logs(&mut self) {
+        if !self.history.setup.harsh {
+            return;
+        }
+        for index in 0..self.drives.len() {
+            let mut drive = self.drives[index].borrow_mut();
+            let metadata = SUPERBLOCK.end..self.history.setup.data_start();
+            if drive.is_bad(&metadata) && self.draws.harsh.one_in(2) {
+                drive.find(metadata);
+            }
+        }
+    }
+
     /// The power fails while a loose drive gets its first metadata.
     pub(super) fn adopt_torn(&mut self, which: u64) -> Outcome {
         let fresh: Vec<usize> = self
@@ -242,12 +293,17 @@ impl World<'_> {
 
     /// The members to lose at the end: all choices for one history in eight and while there are few.
     pub(super) fn choices_to_lose(&mut self) -> Vec<Vec<usize>> {
-        let count = self.history.setup.losses_survived();
-        let holders: Vec<Vec<usize>> =
-            self.node().leaves().iter().map(|leaf| leaf.in_sync_drives().into_iter().flatten().collect()).collect();
+        let survived = self.history.setup.losses_survived();
+        // Of each array those that are left, and how many of them may be lost.
+        let left = |leaf: &Array<'_>| {
+            let slots = leaf.in_sync_drives();
+            let missing = slots.iter().filter(|holder| holder.is_none()).count();
+            (slots.into_iter().flatten().collect::<Vec<usize>>(), survived.saturating_sub(missing))
+        };
+        let holders: Vec<(Vec<usize>, usize)> = self.node().leaves().iter().map(left).collect();
         if self.history.seed.is_multiple_of(8) {
-            let every = holders.iter().fold(vec![Vec::new()], |all: Vec<Vec<usize>>, holders| {
-                let own = combinations(holders, count);
+            let every = holders.iter().fold(vec![Vec::new()], |all: Vec<Vec<usize>>, (holders, count)| {
+                let own = combinations(holders, *count);
                 all.iter().flat_map(|before| own.iter().map(move |own| [&before[..], own].concat())).collect()
             });
             if every.len() <= 64 {
@@ -256,7 +312,22 @@ impl World<'_> {
             }
         }
         let mut lost = Vec::new();
-        for mut holders in holders {
+        if self.history.setup.harsh && self.history.setup.level == Level::Raid10 {
+            let slots = self.node().leaf(0).in_sync_drives();
+            let mut good: Vec<bool> = slots.iter().map(Option::is_some).collect();
+            // In any order, each that can be spared.
+            let mut order: Vec<usize> = (0..slots.len()).filter(|&slot| good[slot]).collect();
+            while !order.is_empty() {
+                let slot = order.swap_remove(self.draws.harsh.below(order.len() as u64) as usize);
+                good[slot] = false;
+                match self.history.setup.survives(self.node().leaf(0).geometry(), &good) {
+                    true => lost.extend(slots[slot]),
+                    false => good[slot] = true,
+                }
+            }
+            return vec![lost];
+        }
+        for (mut holders, count) in holders {
             for _ in 0..count {
                 lost.push(holders.swap_remove(self.draws.first.below(holders.len() as u64) as usize));
             }

@@ -126,16 +126,14 @@ impl World<'_> {
 
     /// Time passes until `now`. Requests may wait meanwhile for a drive that hangs.
     pub(super) fn note_hangs(&mut self, now: Nanos) {
-        if self.history.setup.hangs && self.hang_in_use().next().is_some() {
+        if self.hang_in_use().next().is_some() || self.node.as_ref().is_some_and(|node| node.is_asleep(self.power.now())) {
             self.waits.note_hang(now);
         }
     }
 
     /// R16. Nothing waits for a drive that has lost its slot. `since`: when the request began.
     pub(super) fn ended_in_time(&self, since: Nanos) -> Outcome {
-        if self.history.setup.hangs
-            && let Some(waited) = self.waits.late_s(since, self.power.now())
-        {
+        if let Some(waited) = self.waits.late_s(since, self.power.now()) {
             return Err(Stop::Wrong(format!("a request waited for {waited} s although no member in use hung")));
         }
         Ok(())

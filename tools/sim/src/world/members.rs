@@ -25,7 +25,7 @@ impl World<'_> {
         (0..self.drives.len()).filter(|&drive| self.leaf_of(drive).is_none()).collect()
     }
 
-    /// A member is failed by command, pulled, or fails a write, where the atlas allows that.
+    /// A member is failed by command, pulled, or fails a write or a flush, where the atlas allows that.
     pub(super) fn lose_member(&mut self, step: Step, which: u64) -> Outcome {
         let Some((leaf, drive)) = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false)) else {
             return Ok(());
@@ -38,6 +38,15 @@ impl World<'_> {
                 self.redundancy.suspect[drive] = true;
                 let keep = self.keep();
                 self.drives[drive].borrow_mut().pull(keep);
+                Ok(())
+            }
+            Step::FailFlush(_) => {
+                // Without a cache there is nothing to flush.
+                if self.drives[drive].borrow().model().volatile_cache {
+                    self.meet("flush error");
+                    self.redundancy.suspect[drive] = true;
+                    self.drives[drive].borrow_mut().fail_flush();
+                }
                 Ok(())
             }
             _ => {
@@ -204,6 +213,7 @@ impl World<'_> {
         // A drive that joins anew has no faults, unless one of its next writes fails.
         let anew = self.drives[drive].borrow().is_bad(&SUPERBLOCK) && !self.drives[drive].borrow().is_failing();
         self.redundancy.suspect[drive] &= !anew;
+        let is_fit = self.is_fit(drive) && self.is_large_enough(drive, leaf) && self.is_drop_recorded(drive);
         let mut comes_back = false;
         let joined = AllLanes(self).add(|lanes| {
             let prepared = tree::prepare(lanes.0.node(), leaf, &lanes.0.drives, drive, stale, None)
@@ -211,12 +221,46 @@ impl World<'_> {
             comes_back = !prepared.intended.is_new;
             Ok(prepared)
         });
+        let joined = self.may_be_refused("add", drive, is_fit, joined);
         self.meet(match (joined.done()?, comes_back) {
             (false, _) => "refused as a member",
             (true, true) => "came back by the bitmap",
             (true, false) => "joined as a spare",
         });
         Ok(())
+    }
+
+    /// True if a drive has all that a member needs.
+    fn is_fit(&self, drive: usize) -> bool {
+        let drive = self.drives[drive].borrow();
+        drive.presence() == Presence::There && !drive.is_short() && !drive.is_failing() && !drive.is_spoiled() && !drive.is_busy()
+    }
+
+    /// True if a drive has space for the data of a member of a leaf.
+    fn is_large_enough(&self, drive: usize, leaf: usize) -> bool {
+        let needed = self.history.setup.data_start() + self.node().leaf(leaf).geometry().member_sectors(0);
+        self.drives[drive].borrow().sectors() >= needed
+    }
+
+    /// A command that refuses a drive which has all that is asked for is wrong.
+    fn may_be_refused<T>(&self, what: &str, drive: usize, is_fit: bool, ended: Result<T, Ended>) -> Result<T, Ended> {
+        match ended {
+            Err(Ended::Refused(refusal)) if is_fit && self.is_fit(drive) => {
+                Err(Ended::Stopped(Stop::Wrong(format!("the command to {what} drive {drive} was refused: {refusal}"))))
+            }
+            ended => ended,
+        }
+    }
+
+    /// True if a slot is empty and some spare could take it.
+    pub(super) fn is_slot_forgotten(&self) -> bool {
+        self.node().leaves().into_iter().any(|leaf| {
+            let status = leaf.status();
+            let spares = status.members.iter().filter(|member| member.state == MemberState::Spare);
+            let fit =
+                |drive: usize| self.is_fit(drive) && !self.redundancy.suspect[drive] && !self.drives[drive].borrow().is_cut();
+            status.slots.contains(&None) && spares.filter_map(|spare| leaf.drive_of(spare.id)).any(fit)
+        })
     }
 
     pub(super) fn replace(&mut self, which: u64) -> Outcome {
@@ -237,11 +281,13 @@ impl World<'_> {
             let spare = status.members.iter().find(|member| member.state == MemberState::Spare);
             return spare.map_or(Ok(()), |spare| self.replace_by_spare(leaf, member, spare.id));
         };
-        let Ok(prepared) = tree::prepare(self.node(), leaf, &self.drives, new, false, Some(member)) else {
-            self.meet("refused as a member");
-            return Ok(());
-        };
-        let joined = AllLanes(self).join(prepared).done()?;
+        let is_fit = self.is_fit(new) && self.is_large_enough(new, leaf);
+        let prepared = tree::prepare(self.node(), leaf, &self.drives, new, false, Some(member));
+        let prepared = prepared.map_err(|error| Ended::Refused(error.to_string()));
+        let joined = prepared.and_then(|prepared| AllLanes(self).join(prepared));
+        // The member may have left by itself meanwhile.
+        let is_fit = is_fit && self.node().leaf(leaf).in_sync_drives().contains(&Some(old));
+        let joined = self.may_be_refused("replace a member by", new, is_fit, joined).done()?;
         self.meet(if joined { "replace" } else { "refused as a member" });
         Ok(())
     }

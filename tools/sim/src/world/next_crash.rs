@@ -7,6 +7,10 @@ pub struct NextCrash {
     pub kill: bool,
     /// The member whose superblock cannot be read afterwards.
     pub superblock_to_lose: Option<u64>,
+    /// The member of whose log or bitmap a sector cannot be read afterwards, and which.
+    pub log_to_lose: Option<(u64, u64)>,
+    /// The next start serves the array read-only at first.
+    pub read_only: bool,
     /// A drive that is to be cut short while no process runs, and the sector.
     pub shrinks_at_start: Option<(u64, u64)>,
     /// The member that is lost with the power.

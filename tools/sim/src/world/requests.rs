@@ -35,7 +35,7 @@ impl World<'_> {
         let tag = self.clients.next_tag();
         self.notes.tally.client_requests += 1;
         let begun = match kind {
-            Kind::Read => self.model.begin_read(),
+            Kind::Read | Kind::Extents => self.model.begin_read(),
             Kind::Write { .. } | Kind::Discard => {
                 let large = range.end - range.start > self.history.setup.untorn_sectors_max();
                 self.model.begin_write(write, range.clone(), large)
@@ -91,7 +91,8 @@ impl World<'_> {
         self.drain()
     }
 
-    pub(super) fn completed(&mut self, completion: Completion) -> Outcome {
+    /// A request has ended. `is_behind`: some write that was acknowledged is not in place.
+    pub(super) fn completed(&mut self, completion: Completion, is_behind: bool) -> Outcome {
         let Some(pending) = self.clients.end(completion.tag) else {
             return Err(Stop::Wrong(format!("request {} ended twice", completion.tag)));
         };
@@ -104,7 +105,15 @@ impl World<'_> {
                 self.model.fail_write(pending.write, start..end, pending.begun);
                 return Ok(());
             }
+            if pending.kind == Kind::Flush && self.space.may_report(error) {
+                self.meet("flush that reports a lost write");
+                self.power.client_flush.set(self.power.client_flush.get() - 1);
+                return Ok(());
+            }
             return Err(Stop::Wrong(format!("a client's request for sectors {start}..{end} failed: {error}")));
+        }
+        if is_behind && matches!(pending.kind, Kind::Write { .. } | Kind::Discard) {
+            self.model.note_behind(start..end);
         }
         match (pending.kind, completion.operation) {
             (Kind::Read, Operation::Read { into }) => {
@@ -122,6 +131,24 @@ impl World<'_> {
                 let result = self.model.end_read(pending.begun, start, Some(bytes));
                 result.map_err(|lie| Stop::Wrong(self.describe(&lie, start..end)))
             }
+            (Kind::Extents, Operation::Extents { extents }) => {
+                let mut next = start;
+                let mut holes = Vec::new();
+                for extent in &extents {
+                    if extent.hole {
+                        holes.push(next..(next + extent.sectors).min(end));
+                    }
+                    next += extent.sectors;
+                }
+                if next < start + 1 {
+                    return Err(Stop::Wrong(format!("extents of sectors {start}..{end} say nothing")));
+                }
+                let result = self.model.end_extents(pending.begun, &holes);
+                if !holes.is_empty() {
+                    self.meet("hole");
+                }
+                result.map_err(|lie| Stop::Wrong(self.describe(&lie, start..end)))
+            }
             (Kind::Write { fua }, _) => {
                 self.model.end_write(pending.write, start..end, pending.begun, fua);
                 Ok(())
@@ -137,7 +164,7 @@ impl World<'_> {
                 Ok(())
             }
             (Kind::LooseFlush, _) => Ok(()),
-            (Kind::Read, _) => Err(Stop::Wrong("a read came back as something else".into())),
+            (Kind::Read | Kind::Extents, _) => Err(Stop::Wrong("a read came back as something else".into())),
         }
     }
 

@@ -10,6 +10,8 @@ pub struct Space {
     refilling: Option<usize>,
     /// Until when some drive had no space, if one ever had none.
     full_until: Option<Nanos>,
+    /// A write that was acknowledged early may have been lost.
+    may_be_lost: bool,
 }
 
 impl Space {
@@ -29,8 +31,20 @@ impl Space {
     }
 
     /// A drive has no space from now on.
-    pub fn fill_up(&mut self, drive: usize) {
-        *self = Self { full: Some(drive), refilling: None, full_until: Some(Nanos::MAX) };
+    /// `is_expected`: the array knows that it may, and acknowledges no write early.
+    pub fn fill_up(&mut self, drive: usize, is_expected: bool) {
+        let may_be_lost = self.may_be_lost || !is_expected;
+        *self = Self { full: Some(drive), refilling: None, full_until: Some(Nanos::MAX), may_be_lost };
+    }
+
+    /// True if a write that was acknowledged early may have been lost.
+    pub fn may_lose(&self) -> bool {
+        self.may_be_lost
+    }
+
+    /// True if a flush may fail with this error: it reports a write that was acknowledged early.
+    pub fn may_report(&self, error: &IoError) -> bool {
+        error.kind == ErrorKind::NoSpace && self.may_be_lost
     }
 
     /// There is space again. Returns the drive that had none.

@@ -75,6 +75,10 @@ struct Sim {
     /// Let a member's file system be full for a while: its writes fail with "no space".
     #[arg(long)]
     full: bool,
+    /// Add harsher faults of drives: logs that cannot be read at a start, flushes that fail, failed writes that are done in part; and
+    /// commands that meet each other.
+    #[arg(long)]
+    harsh: bool,
     /// Let half of the drives with a volatile cache lie about flushes. Losses are then counted, not failures.
     #[arg(long)]
     lying_flush: bool,
@@ -104,6 +108,7 @@ impl Sim {
             changes: self.changes,
             hangs: self.hangs,
             full: self.full,
+            harsh: self.harsh,
         }
     }
 }
