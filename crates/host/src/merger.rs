@@ -158,8 +158,9 @@ mod tests {
     #[test]
     fn a_silent_drive_that_is_removed_is_forgotten() {
         let merger = EventMerger::new(2);
-        let waits = |lane, name: &str| drop(merger.waits(lane, Path::new(name), 5, 5));
-        [(0, "a"), (1, "a"), (0, "b")].into_iter().for_each(|(lane, name)| waits(lane, name));
+        for (lane, name) in [(0, "a"), (1, "a"), (0, "b")] {
+            merger.waits(lane, Path::new(name), 5, 5);
+        }
         let forget = |lane| merger.forget_but(lane, |drive| drive == Path::new("b"));
         forget(0);
         assert_eq!(merger.lock().silent.len(), 2, "it is still there on the other lane");

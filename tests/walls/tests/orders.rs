@@ -124,7 +124,7 @@ fn of_tools() {
         "
         image mutant trace power drive swap member_drive ssd modelled beside
         lanes setup partial_parity tree beyond crossed
-        workload hostile_client model reference
+        workload hostile_client model reference back
         world::tally world::notes world::draws world::clients world::space world::waits world::next_crash world::redundancy world::examination
         world::begun
         world world::atlas world::requests world::starts world::leaving world::full world::hanging world::faults

@@ -14,6 +14,7 @@
 //! write log on an [`ssd`]. See docs/SIM.md.
 #![forbid(unsafe_code)]
 
+pub mod back;
 pub mod beside;
 pub mod beyond;
 pub mod campaign;

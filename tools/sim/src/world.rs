@@ -648,13 +648,11 @@ impl<'a> World<'a> {
                         .iter()
                         .any(|member| matches!(member.state, MemberState::Rebuilding | MemberState::Replacing))
             });
-            let busy = busy || self.is_slot_forgotten();
             if !busy {
                 return Ok(());
             }
             if !goes_on {
-                let what = if self.is_slot_forgotten() { "a spare never takes an empty slot" } else { "a sweep never ends" };
-                return Err(Stop::Wrong(format!("{what}: {:?}", self.statuses())));
+                return Err(Stop::Wrong(format!("a sweep never ends: {:?}", self.statuses())));
             }
             goes_on = self.turn(late)?;
         }
@@ -721,8 +719,13 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Reads all of an array that is served read-only, and then lets it be written to.
+    /// Reads all of an array that is served read-only, and then lets it be written to. What was read stays once a resync has ended: a
+    /// read-only array cannot make copies and parity consistent before it reads (R36), so no member is lost until then.
     fn serve_read_only(&mut self) -> Outcome {
+        if self.power.is_armed() {
+            self.node().activate();
+            return self.watch();
+        }
         self.meet("served read-only");
         if (0..self.drives.len()).any(|drive| self.is_harmed(drive)) || !self.statuses().iter().all(is_optimal) {
             self.model.lose_member();
@@ -732,7 +735,7 @@ impl<'a> World<'a> {
         self.notes.phase = phase;
         self.node().activate();
         self.redundancy.watched = true;
-        self.watch()
+        self.settle()
     }
 
     fn mount(&mut self, when: &str) -> Outcome {

@@ -171,8 +171,7 @@ fn contenders(name: &str, isal: Isal, op: &str, n: usize) -> Vec<Contender> {
         "copycrc" => {
             let sums = super::sums(n / 2);
             let own = sums.clone();
-            let copies =
-                contender(&format!("{name} crc + memcpy + pq_gen"), move |s| copy(isal, n, s, &mut own.borrow_mut()));
+            let copies = contender(&format!("{name} crc + memcpy + pq_gen"), move |s| copy(isal, n, s, &mut own.borrow_mut()));
             vec![Contender { sums: Some(sums), ..copies }]
         }
         "recover1" => vec![contender(&format!("{name} xor_gen"), move |s| {

@@ -131,8 +131,7 @@ pub fn seconds(report: &Report<'_>) -> String {
     let mut loads: Vec<(u64, f64, Group<'_>)> = Vec::new();
     for points in group(report, forget_target).into_values() {
         let points: Group<'_> = points.into_iter().filter(|(_, records)| samples_of(records).is_some()).collect();
-        let longest =
-            points.iter().filter_map(|(_, records)| Some(samples_of(records)?.iter().map(|now| now.at_ms).max()?)).max();
+        let longest = points.iter().filter_map(|(_, records)| samples_of(records)?.iter().map(|now| now.at_ms).max()).max();
         let spread = |(_, records): &Found<'_>| {
             let rates: Vec<f64> = samples_of(records)?.iter().map(total).collect();
             Some(Summary::of(&rates)?.mean_deviation_percent())

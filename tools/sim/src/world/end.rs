@@ -3,7 +3,7 @@
 use super::{Outcome, Stop, World, is_optimal};
 use crate::chance::Chance;
 use crate::drive::{Drive, Presence};
-use crate::member_drive::superblock_of;
+use crate::member_drive::{PATIENCE, superblock_of};
 use crate::reference;
 use crate::tree;
 use std::cell::RefCell;
@@ -15,6 +15,13 @@ impl World<'_> {
         self.drain()?;
         self.notes.phase = "before all is at rest";
         self.read_all()?;
+        self.settle()?;
+        let late = self.power.now() + PATIENCE;
+        while self.is_slot_forgotten() {
+            if !self.turn(late)? {
+                return Err(Stop::Wrong(format!("a spare never takes an empty slot: {:?}", self.statuses())));
+            }
+        }
         self.settle()?;
         self.fill_bad_blocks()?;
         self.notes.phase = "when all is at rest";

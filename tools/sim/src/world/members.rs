@@ -245,7 +245,8 @@ impl World<'_> {
     /// A command that refuses a drive which has all that is asked for is wrong.
     fn may_be_refused<T>(&self, what: &str, drive: usize, is_fit: bool, ended: Result<T, Ended>) -> Result<T, Ended> {
         match ended {
-            Err(Ended::Refused(refusal)) if is_fit && self.is_fit(drive) => {
+            // The array asks for patience where a drop is not on disk yet.
+            Err(Ended::Refused(refusal)) if is_fit && self.is_fit(drive) && !refusal.contains("again in a moment") => {
                 Err(Ended::Stopped(Stop::Wrong(format!("the command to {what} drive {drive} was refused: {refusal}"))))
             }
             ended => ended,

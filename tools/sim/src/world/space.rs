@@ -44,7 +44,8 @@ impl Space {
 
     /// True if a flush may fail with this error: it reports a write that was acknowledged early.
     pub fn may_report(&self, error: &IoError) -> bool {
-        error.kind == ErrorKind::NoSpace && self.may_be_lost
+        // An array above passes on what its span reports in its own words.
+        self.may_be_lost && (error.kind == ErrorKind::NoSpace || error.context.contains("write refused"))
     }
 
     /// There is space again. Returns the drive that had none.
