@@ -112,7 +112,7 @@ test("a pulled NVMe drive is found by its serial number, replaced and rebuilt, o
     await press("Do it");
     await dialog.getByText(/Done at \d/).waitFor({ timeout: 3 * PATIENCE });
     await page.keyboard.press("Escape");
-    await page.getByRole("heading", { level: 1, name: "Array tank is complete again. The failed drive can be taken out." }).waitFor();
+    await page.getByRole("heading", { level: 1, name: /^Array tank is complete again\. The failed drive .+ can be taken out\.$/ }).waitFor();
     await page.getByRole("link", { name: "Drives" }).click();
     await page.getByText("NVME-3").waitFor();
     await page.getByRole("link", { name: "Settings" }).click();

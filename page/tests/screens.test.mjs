@@ -1358,9 +1358,9 @@ test("a session that ends while a job is followed, or a configuration is written
     async (page, server) => {
       await page.getByRole("button", { name: "Scrub…" }).click();
       await page.getByRole("dialog").getByRole("button", { name: "Do it" }).click();
-      await page.getByRole("dialog").getByText("it goes on").waitFor();
+      await page.getByRole("dialog").getByText("it goes on", { exact: true }).waitFor();
       await log_in(page, server, SCENES.followed());
-      await page.getByRole("dialog").getByText("it goes on").waitFor();
+      await page.getByRole("dialog").getByText("it goes on", { exact: true }).waitFor();
       assert.equal(await page.getByRole("button", { name: "Do it" }).count(), 0);
       assert.equal(server.asked.filter(({ path }) => path === "/api/v1/plans").length, 1, "nothing is offered again");
     },

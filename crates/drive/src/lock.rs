@@ -46,7 +46,7 @@ fn try_for<T>(patience: Duration, mut attempt: impl FnMut() -> Option<T>) -> Opt
 
 /// Repeats an attempt that found the device `busy`: for a moment, and longer while its known user is about to end.
 pub(crate) fn outlast<T>(path: &Path, mut attempt: impl FnMut() -> Option<T>, busy: impl Fn() -> T) -> T {
-    let holder = || std::fs::metadata(path).ok().and_then(|metadata| holding_pid(&metadata));
+    let holder = || std::fs::metadata(path).ok().and_then(|metadata| holding_pid(&metadata, true));
     let patient = |attempt: &mut dyn FnMut() -> Option<T>| {
         try_for(PATIENCE_WITH_THE_DEAD, || attempt().or_else(|| (!holder().is_some_and(is_dying)).then(&busy)))
     };
@@ -83,7 +83,7 @@ fn take(
     if outcome.is_none() {
         let begun = Instant::now();
         outcome = try_for(PATIENCE_WITH_THE_DEAD, || {
-            attempt().or_else(|| match file.metadata().ok().and_then(|metadata| holding_pid(&metadata)) {
+            attempt().or_else(|| match file.metadata().ok().and_then(|metadata| holding_pid(&metadata, true)) {
                 Some(holder) if is_dying(holder) => None,
                 // Released since, or held from another container, or by another user's process.
                 None if begun.elapsed() < PATIENCE_WITH_THE_UNKNOWN => None,
@@ -94,19 +94,20 @@ fn take(
     outcome.unwrap_or_else(busy)
 }
 
-/// The process that took the lock on the file, from /proc/locks.
-fn holding_pid(metadata: &Metadata) -> Option<u32> {
-    pid_among(&std::fs::read_to_string("/proc/locks").ok()?, metadata)
+/// The process that took the lock on the file, from /proc/locks. `is_refused`: the lock was tried, and somebody has it.
+fn holding_pid(metadata: &Metadata, is_refused: bool) -> Option<u32> {
+    pid_among(&std::fs::read_to_string("/proc/locks").ok()?, metadata, is_refused)
 }
 
 /// The same, from the text of /proc/locks. On btrfs and overlays it names another device than the file's metadata do: there each process
-/// is looked at that has a lock on a file of the same inode. One that is about to end no longer shows its files.
-fn pid_among(locks: &str, metadata: &Metadata) -> Option<u32> {
+/// is looked at that has a lock on a file of the same inode. One that is about to end no longer shows its files: it counts if the lock was
+/// refused, as files of other file systems often have the same inode.
+fn pid_among(locks: &str, metadata: &Metadata, is_refused: bool) -> Option<u32> {
     let (device, inode) = (metadata.dev(), metadata.ino().to_string());
     let name = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
     let by_name = flocks(locks).find(|(_, file)| *file == name).map(|(pid, _)| pid);
     let is_like = |file: &str| file.rsplit(':').next() == Some(&*inode);
-    let may_be = |(pid, file): &(u32, &str)| is_like(file) && (has_locked(*pid, metadata) || is_dying(*pid));
+    let may_be = |(pid, file): &(u32, &str)| is_like(file) && (has_locked(*pid, metadata) || is_refused && is_dying(*pid));
     by_name.or_else(|| flocks(locks).find(may_be).map(|(pid, _)| pid))
 }
 
@@ -138,12 +139,12 @@ fn is_dying(pid: u32) -> bool {
 
 /// The process that has the lock on a file, in words.
 pub(crate) fn file_holder(metadata: &Metadata) -> Option<String> {
-    holding_pid(metadata).map(in_words)
+    holding_pid(metadata, false).map(in_words)
 }
 
 /// The process that has the lock on `file` (`flock`), in words.
 pub fn lock_holder(file: &File) -> String {
-    let pid = file.metadata().ok().and_then(|metadata| holding_pid(&metadata));
+    let pid = file.metadata().ok().and_then(|metadata| holding_pid(&metadata, true));
     pid.map_or("another process (unknown: it may run in another container)".into(), in_words)
 }
 
@@ -218,7 +219,7 @@ fn user_of(path: &Path, number: u64) -> Option<String> {
     let mount = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|fields| fields.get(2) == Some(&&*device));
     match mount.as_ref().and_then(|fields| fields.get(4)) {
         Some(point) => Some(format!("the file system mounted at {point}")),
-        None => std::fs::metadata(path).ok().and_then(|metadata| holding_pid(&metadata)).map(in_words),
+        None => std::fs::metadata(path).ok().and_then(|metadata| holding_pid(&metadata, false)).map(in_words),
     }
 }
 
@@ -278,9 +279,15 @@ mod tests {
         let us = std::process::id();
         let locks =
             |file: &File| format!("7: FLOCK  ADVISORY  WRITE {us} 00:63:{} 0 EOF\n", file.metadata().expect("open").ino());
-        let holder = |file: &File| pid_among(&locks(file), &file.metadata().expect("open"));
+        let holder = |file: &File| pid_among(&locks(file), &file.metadata().expect("open"), true);
         assert_eq!(holder(&held), Some(us));
         assert_eq!(holder(&other), None, "a lock on another file of the same inode");
+        // A process that ends shows no files: whether it has the lock on this one is known only if the lock was refused.
+        let mut ended = std::process::Command::new("true").spawn().expect("coreutils");
+        ended.wait().expect("it ends");
+        let locks = locks(&other).replace(&us.to_string(), &ended.id().to_string());
+        let of_ended = |is_refused| pid_among(&locks, &other.metadata().expect("open"), is_refused);
+        assert_eq!((of_ended(false), of_ended(true)), (None, Some(ended.id())));
     }
 
     /// A user that was not found counted as one that stays, at once.
