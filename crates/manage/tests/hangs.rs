@@ -441,40 +441,6 @@ fn stop_of_a_read_only_array_does_without_a_drive_that_hangs() {
     below.ended_well();
 }
 
-/// The first of two drives was dropped and not named: the other one kept the drop from being recorded, and that was taken for "not dropped".
-#[test]
-fn stop_names_both_of_two_drives_that_it_goes_on_without() {
-    let (under, other, place) = (Place::new(), Place::new(), Place::new());
-    let Some((first, below)) = hanging_at(&under, &place, "first") else { return };
-    let Some((second, below_second)) = hanging_at(&other, &place, "second") else { return };
-    let images = place.images(2, 24 << 20);
-    let slow = [&first, &second].map(|hanging| hanging.file().to_str().expect("a plain path").to_owned());
-    let drives = [&*images[0], &images[1], &slow[0], &slow[1]];
-    place.ok(&[&["create", "tank", "--level", "6", "--assume-clean"], &drives[..]].concat());
-    let serve = place.serve(&drives);
-    write(&mut serve.client("tank"), 1);
-    [&first, &second].iter().for_each(|hanging| hanging.signal("-STOP"));
-    let mut client = serve.client("tank");
-    let writer = beside(move || write(&mut client, 2));
-    place.wait_for("tank", "the drives to be seen to hang", |status| {
-        let hang = |member: &&&Value| member["waiting_ms"].as_u64().unwrap_or(0) > 500;
-        members(status).iter().filter(hang).count() == 2
-    });
-    place.ok(&["stop", "tank", "--force"]);
-    let _ = writer.recv_timeout(PATIENCE);
-    [&first, &second].iter().for_each(|hanging| hanging.signal("-CONT"));
-    let log = serve.ended_well();
-    for slow in slow {
-        let named = |line: &str| line.contains(&slow) && line.contains("the array stops without it");
-        assert!(log.lines().any(named), "{slow}: {log}");
-    }
-    drop((first, second));
-    for (place, below) in [(under, below), (other, below_second)] {
-        place.ok(&["stop", "--force"]);
-        below.ended_well();
-    }
-}
-
 /// A serve that is stopped as a whole still answers `status` while arrays stop.
 #[test]
 fn status_tells_of_a_serve_that_does_not_answer() {

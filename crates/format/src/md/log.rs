@@ -850,7 +850,8 @@ mod tests {
                 rows: StripSector::ZERO.run(sectors.max(8)),
                 written: 0..2,
                 parity: 0,
-                partial: (sectors > 0).then(|| Buffer::zeroed(bytes(sectors)).freeze()),
+                // Zeros would look like a page that cannot be read.
+                partial: (sectors > 0).then(|| Buffer::copy_of(&vec![0x5a; bytes(sectors)]).freeze()),
                 new_data: Default::default(),
                 new_data_is_zeros: false,
             });
