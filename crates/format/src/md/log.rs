@@ -22,6 +22,7 @@
 //!
 //! A kernel sees free space and a dirty array, and resyncs by the bitmap. After a clean stop there is nothing to see.
 
+use super::checksums::WITNESSED;
 use super::shape::level_of;
 use super::superblock::Superblock;
 use crate::fields::on_disk;
@@ -358,7 +359,8 @@ impl FoundLog {
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
         let mut found = Self { off: head.flags & FLAG_OFF != 0, version: head.version, session, ..Self::default() };
         let tag = superblock.utime_micros();
-        if found.off || !(found.speaks_for(tag) || tag == 0) {
+        let names_none = tag == 0 || u64::from(tag) == WITNESSED;
+        if found.off || !(found.speaks_for(tag) || names_none) {
             return Some(found);
         }
         let location = LogLocation::of(&head, space).filter(|_| session.number <= header.events + SESSION_AHEAD_MAX);
