@@ -245,8 +245,12 @@ impl World<'_> {
     /// A command that refuses a drive which has all that is asked for is wrong.
     fn may_be_refused<T>(&self, what: &str, drive: usize, is_fit: bool, ended: Result<T, Ended>) -> Result<T, Ended> {
         match ended {
-            // The array asks for patience where a drop is not on disk yet.
-            Err(Ended::Refused(refusal)) if is_fit && self.is_fit(drive) && !refusal.contains("again in a moment") => {
+            // The array asks for patience where a drop is not on disk yet, and an earlier command may have begun the same.
+            Err(Ended::Refused(refusal))
+                if is_fit
+                    && self.is_fit(drive)
+                    && !["again in a moment", "being replaced already"].iter().any(|said| refusal.contains(said)) =>
+            {
                 Err(Ended::Stopped(Stop::Wrong(format!("the command to {what} drive {drive} was refused: {refusal}"))))
             }
             ended => ended,
