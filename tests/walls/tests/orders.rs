@@ -145,6 +145,7 @@ fn arrows_uphill_are_found_through_crate_super_and_exports() {
     let expected = [
         "md::examine has no place",
         "md::gone is gone",
+        "md::log uses md::checksums",
         "md::member uses detect",
         "md::ppl uses md::checksums",
         "md::ppl uses md::log",
