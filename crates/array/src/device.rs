@@ -415,7 +415,7 @@ impl<R: Recorder> Driver<R> {
                     if writes.is_empty() {
                         running.next = UpdateStep::Write;
                     }
-                    // Whoever failed to take it is dropped at the end of this update, or gets it before the next.
+                    // A member that failed to take it is dropped at the end of this update, or gets it before the next.
                     writes.retain(|write| {
                         !self.engine.has_dropped(write.member)
                             && !running.failures.iter().any(|(failed, _)| *failed == write.member)
