@@ -407,9 +407,9 @@ impl<R: Recorder> Driver<R> {
             }
         }
         followers.retain(|write| !self.engine.has_dropped(write.member));
-        let (mut writes, end) = loop {
+        let mut writes = loop {
             let writes = match running.next {
-                _ if !followers.is_empty() => break (followers, running.end),
+                _ if !followers.is_empty() => break followers,
                 UpdateStep::RewriteLast => {
                     let mut writes = recorder.rewrite_last_update();
                     if writes.is_empty() {
@@ -430,16 +430,19 @@ impl<R: Recorder> Driver<R> {
                         MetadataUpdate::BadBlocks { member, blocks } => {
                             match recorder.record_bad_blocks(*member, blocks, unix_seconds) {
                                 Some(writes) => writes,
-                                None => break (Vec::new(), UpdateEnd::NoSpace),
+                                None => {
+                                    running.end = UpdateEnd::NoSpace;
+                                    break Vec::new();
+                                }
                             }
                         }
                         MetadataUpdate::ResetLog => recorder.reset_log(),
                     }
                 }
-                UpdateStep::End => break (Vec::new(), running.end),
+                UpdateStep::End => break Vec::new(),
             };
             if !writes.is_empty() {
-                break (writes, running.end);
+                break writes;
             }
         };
         if !writes.is_empty() {
@@ -456,7 +459,7 @@ impl<R: Recorder> Driver<R> {
             }
             return;
         }
-        let RunningUpdate { update, failures, .. } = self.update.take().expect("it runs");
+        let RunningUpdate { update, failures, end, .. } = self.update.take().expect("it runs");
         if let MetadataUpdate::State(_) = update {
             self.is_refused = self.engine.refuses_state(&failures);
         }

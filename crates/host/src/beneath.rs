@@ -76,7 +76,7 @@ impl Kernel<'static> {
 }
 
 impl Kernel<'_> {
-    /// As [`is_of_clients`]. An md array below a file system of this machine does not count, because this machine wrote the file. An
+    /// True if the block device of this name holds what clients of an array write. An md array below a file system of this machine does not count, because this machine wrote the file. An
     /// export of Stria counts even then, because an array with such a file as its member would wait for itself.
     fn is_of_clients(&self, name: &str) -> bool {
         let begins = |name: &str, kinds: &[&str]| kinds.iter().any(|kind| name.starts_with(kind));

@@ -10,7 +10,7 @@
 
 use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
 use super::counts;
-use super::log::{FoundLog, FoundPart, LogSpace, RECORDS_MAX, REPLAY_SECTORS_MAX, replay_sectors};
+use super::log::{FoundLog, FoundPart, LogSpace, RECORDS_MAX, REPLAY_SECTORS_MAX, names_no_session, replay_sectors};
 use super::member::{Candidate, Member};
 use super::ppl::{self, FoundPpl, PplLocation};
 use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, returnable};
@@ -749,7 +749,7 @@ impl Sorter<'_> {
             }
             warnings.push(format!("{what}; started without it, and {meaning}"));
         }
-        if !self.freshest.clean() && self.freshest.utime_micros() != 0 {
+        if !self.freshest.clean() && !names_no_session(self.freshest.utime_micros()) {
             warnings.extend(found.iter().filter(|found| self.is_filled(found)).filter_map(lost_log_words));
         }
         Ok(log)

@@ -340,6 +340,11 @@ pub struct FoundPart {
     pub damaged: bool,
 }
 
+/// True if superblocks with this tag name no session: after a clean stop, before the first resync has ended, or after another program.
+pub(crate) fn names_no_session(tag: u32) -> bool {
+    tag == 0 || u64::from(tag) == WITNESSED
+}
+
 impl FoundLog {
     /// Reads the log of a member, and the ring only if its session is the superblock's, or the superblock names none: the member may
     /// have missed the update that does (R27). `None`: there is no log, or it is another member's.
@@ -359,8 +364,7 @@ impl FoundLog {
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
         let mut found = Self { off: head.flags & FLAG_OFF != 0, version: head.version, session, ..Self::default() };
         let tag = superblock.utime_micros();
-        let names_none = tag == 0 || u64::from(tag) == WITNESSED;
-        if found.off || !(found.speaks_for(tag) || names_none) {
+        if found.off || !(found.speaks_for(tag) || names_no_session(tag)) {
             return Some(found);
         }
         let location = LogLocation::of(&head, space).filter(|_| session.number <= header.events + SESSION_AHEAD_MAX);

@@ -613,7 +613,7 @@ impl MdRecorder {
         writes
     }
 
-    /// R27: the last update of this run again, for members that did not take it: none of them is ever two behind.
+    /// R27: the last update of this run again, for members that did not take it.
     fn rewrite_missed(&mut self) -> Vec<MetadataWrite> {
         let mut writes = Vec::new();
         for member in std::mem::take(&mut self.missed) {
