@@ -6,6 +6,7 @@
 use crate::info::Sysfs;
 use crate::within::{METADATA, NotInTime, metadata_of_each_within, within_at};
 use crate::{DriveError, Identity};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
 use std::ffi::OsStr;
 use std::fs::{DirEntry, File, Metadata, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -115,12 +116,15 @@ fn pid_among(locks: &str, metadata: &Metadata, is_refused: bool) -> Option<u32> 
 fn has_locked(pid: u32, metadata: &Metadata) -> bool {
     let inode = metadata.ino().to_string();
     let is_it = |number: &OsStr| {
-        // Only of a file with such a lock, so that no other is looked at, which may hang.
         let Ok(info) = std::fs::read_to_string(Path::new(&format!("/proc/{pid}/fdinfo")).join(number)) else { return false };
         let locks = info.lines().filter_map(|line| line.strip_prefix("lock:"));
         let has_lock = locks.flat_map(flocks).any(|(_, file)| file.rsplit(':').next() == Some(&*inode));
-        let open = || std::fs::metadata(Path::new(&format!("/proc/{pid}/fd")).join(number));
-        has_lock && open().is_ok_and(|open| (open.dev(), open.ino()) == (metadata.dev(), metadata.ino()))
+        // Files of different FUSE mounts often have the same inode number, and one of the servers may hang: it is not asked.
+        let open = || statx(CWD, Path::new(&format!("/proc/{pid}/fd")).join(number), AtFlags::STATX_DONT_SYNC, StatxFlags::INO);
+        let is_same = |open: Statx| {
+            (rustix::fs::makedev(open.stx_dev_major, open.stx_dev_minor), open.stx_ino) == (metadata.dev(), metadata.ino())
+        };
+        has_lock && open().is_ok_and(is_same)
     };
     let numbers = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten();
     numbers.map(|entry| entry.file_name()).any(|number| is_it(&number))
