@@ -215,5 +215,8 @@ effect(() => {
 });
 
 const root = document.getElementById("page");
-if (root) render(<Page />, root);
+const show = () => root && render(<Page />, root);
 void begin(false);
+// The header of index.html is painted first. A page in the background is not painted.
+if (document.hidden) show();
+else requestAnimationFrame(() => setTimeout(show));
