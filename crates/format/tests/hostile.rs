@@ -5,8 +5,9 @@ mod support;
 
 use proptest::prelude::*;
 use stria_array::{Layout, Level, ParityLayout};
+use stria_format::md::badblocks::BadBlockLog;
 use stria_format::md::superblock::{Header, SuperblockError};
-use stria_format::md::{Bitmap, Candidate, Options, Superblock, badblocks, numbers_of};
+use stria_format::md::{Bitmap, Candidate, Options, Superblock, numbers_of};
 use support::*;
 
 fn level() -> impl Strategy<Value = Level> {
@@ -28,7 +29,7 @@ proptest! {
         prop_assert_eq!(Superblock::parse(&bytes, sector, size), Err(SuperblockError::Absent));
         let _ = Bitmap::parse(&bytes, &[0; 16]);
         let _ = Bitmap::sectors_to_read(&bytes, size);
-        let _ = badblocks::parse(&bytes, bytes.first().copied().unwrap_or(0), size);
+        let _ = BadBlockLog::parse(&bytes, bytes.first().copied().unwrap_or(0), size);
     }
 
     #[test]

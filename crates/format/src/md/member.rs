@@ -1,6 +1,6 @@
 //! The metadata on one drive: superblock, bitmap, bad-block log, write log, checksums.
 
-use super::badblocks;
+use super::badblocks::{self, BadBlockLog};
 use super::bitmap::{Bitmap, BitmapError, PAGE_BYTES};
 use super::checksums::{self, Checksums};
 use super::log::{FoundLog, LogSpace};
@@ -39,7 +39,7 @@ pub struct Member {
     /// Its bitmap; `None` when the superblock names none.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
     /// Its bad-block log, or the fault of the log.
-    pub bad_blocks: Result<Vec<Range<DriveSector>>, String>,
+    pub bad_blocks: Result<BadBlockLog, String>,
     /// Its write log; `None`: there is none.
     pub log: Option<FoundLog>,
     /// Its partial parity log; `None` when the superblock names none.
@@ -158,10 +158,10 @@ impl Member {
         Self { superblock, doubt: None, bitmap, bad_blocks, log, ppl, checksums, firmware_raid }
     }
 
-    fn read_bad_blocks(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Result<Vec<Range<DriveSector>>, String> {
+    fn read_bad_blocks(superblock: &Superblock, drive_sectors: u64, read: &mut Read) -> Result<BadBlockLog, String> {
         let header = &superblock.header;
         if !superblock.has(feature::BAD_BLOCKS) {
-            return Ok(Vec::new());
+            return Ok(BadBlockLog::default());
         }
         if header.bblog_offset == 0 || header.bblog_size == 0 || header.bblog_size > badblocks::SECTORS_MAX {
             return Err(format!(
@@ -172,7 +172,7 @@ impl Member {
         // Within the drive: checked when the superblock was parsed.
         let start = superblock.sector_at(header.bblog_offset);
         let bytes = read(start.get(), u64::from(header.bblog_size)).map_err(|error| format!("bad-block log: {error}"))?;
-        badblocks::parse(&bytes, header.bblog_shift, drive_sectors)
+        BadBlockLog::parse(&bytes, header.bblog_shift, drive_sectors)
     }
 }
 

@@ -23,7 +23,7 @@ use super::member::BitmapLocation;
 use super::ppl::{self, Ppl, PplLocation};
 use super::shape::{keeps_parity, layout_of};
 use super::superblock::{CLEAN, ROLES_IN_SECTOR, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, synced};
-use crate::md::badblocks;
+use crate::md::badblocks::{self, BadBlockLog};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(crate) struct MemberMetadata {
     pub superblock: Superblock,
     pub name: String,
     pub logical_block_bytes: u32,
-    pub bad_blocks: Vec<Range<DriveSector>>,
+    pub bad_blocks: BadBlockLog,
     /// Its bitmap pages are those of the recorder.
     pub bitmap_current: bool,
     /// The head of its log names the session.
@@ -329,7 +329,7 @@ impl MdRecorder {
             superblock,
             name: drive.name.clone(),
             logical_block_bytes: drive.logical_block_bytes,
-            bad_blocks: Vec::new(),
+            bad_blocks: BadBlockLog::default(),
             bitmap_current: false,
             log_current: false,
             log_incarnation: 0,
@@ -480,7 +480,7 @@ impl MdRecorder {
         let Some(keeper) = self.keepers.get_mut(&member) else { return Ok(Vec::new()) };
         let header = &mut keeper.superblock.header;
         let is_known = header.bblog_offset != 0 && header.bblog_size <= badblocks::SECTORS_MAX && header.bblog_shift == 0;
-        let log = if is_known { badblocks::encode(&blocks, header.bblog_shift, header.bblog_size) } else { None };
+        let log = if is_known { keeper.bad_blocks.changed_to(&blocks, header.bblog_size) } else { None };
         let Some(log) = log else {
             return Err(AdoptError(format!(
                 "the bad-block log of {} has no space for {} entries: replace the members that have bad blocks, then set the log again",
@@ -490,10 +490,11 @@ impl MdRecorder {
         };
         header.utime = unix_seconds | micros << 40;
         header.feature_map &= !feature::BAD_BLOCKS;
-        header.feature_map |= if blocks.is_empty() { 0 } else { feature::BAD_BLOCKS };
+        header.feature_map |= if log.is_empty() { 0 } else { feature::BAD_BLOCKS };
+        let data = Buffer::copy_of(&log.encode(header.bblog_size)).freeze();
         let start_sector = keeper.superblock.sector_at(keeper.superblock.header.bblog_offset);
-        keeper.bad_blocks = blocks;
-        Ok(vec![MetadataWrite { member, start_sector, data: Buffer::copy_of(&log).freeze() }, keeper.superblock_write(member)])
+        keeper.bad_blocks = log;
+        Ok(vec![MetadataWrite { member, start_sector, data }, keeper.superblock_write(member)])
     }
 
     /// The microseconds of `utime`: the log tag, or a mark that checksums were kept meanwhile.
@@ -794,7 +795,7 @@ impl MemberMetadata {
             data_sectors: header.data_size,
             recovered: if self.superblock.has(feature::RECOVERY_OFFSET) { synced(header.recovery_offset) } else { Synced::All },
             by_bitmap: self.superblock.has(feature::RECOVERY_BITMAP),
-            bad_blocks: self.bad_blocks.iter().filter_map(|range| in_data_area(range, &data)).collect(),
+            bad_blocks: self.bad_blocks.blocks().iter().filter_map(|range| in_data_area(range, &data)).collect(),
         }
     }
 
