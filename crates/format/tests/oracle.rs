@@ -626,6 +626,21 @@ fn kernel_understands_recorded_states() {
     apply(&mut drives, &recorder.record_state(&state, NOW));
     cases.push(("mid-resync", drives, vec![("degraded", "0"), ("resync_start", "65536")]));
 
+    // The list is 300, 400, 100, 200 then, and 400 once more in the place of 300.
+    let (mut drives, mut recorder, state) = r5();
+    let data = started(&drives, &Options::default()).config.slots[1].member.as_ref().expect("there").data_start_sector;
+    let list = |starts: &[u64]| starts.iter().map(|start| data + *start..data + *start + 8).collect::<Vec<_>>();
+    for starts in [vec![300, 400], vec![100, 200, 300, 400], vec![100, 200, 400]] {
+        apply(&mut drives, &recorder.record_bad_blocks(MemberId(1), list(&starts), NOW).expect("space"));
+    }
+    apply(&mut drives, &recorder.record_state(&state, NOW));
+    let told = list(&[100, 200, 400]).iter().map(|bad| format!("{} 8", bad.start.get())).collect::<Vec<_>>().join("\n");
+    cases.push((
+        "bad-blocks",
+        drives,
+        vec![("degraded", "0"), ("dev-ubdb/state", "in_sync"), ("dev-ubdb/bad_blocks", told.leak())],
+    ));
+
     let (mut drives, mut recorder, mut state) = r5();
     drives.push(MemoryDrive::new(5, DISK_BYTES / 512));
     let adopt = Adopt { name: "new".into(), size_sectors: DISK_BYTES / 512, logical_block_bytes: 512, device_uuid: [77; 16] };
