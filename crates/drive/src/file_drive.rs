@@ -6,6 +6,9 @@
 //!
 //! One flush is in flight at a time. Flushes that arrive meanwhile wait for its end and then run as one: a flush covers the
 //! writes that ended before it began, and a running one may have begun too early.
+//!
+//! The kernel reports a lost write to one flush of a file alone. If a flush of one lane fails, the next flush of every other lane
+//! fails as well.
 
 use crate::info::Waits;
 use crate::job::{Job, Pieces, Step};
@@ -21,7 +24,8 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
-use stria_block::{BlockDevice, Completion, Extent, IoError, Limits, Nanos, Operation, Request, Timings};
+use std::sync::atomic::Ordering;
+use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Timings};
 
 /// A block device or file on a ring.
 ///
@@ -59,6 +63,8 @@ struct Flushes {
     running: Vec<Request>,
     /// Flushes that have arrived since it was sent.
     next: Vec<Request>,
+    /// The number of failed flushes of the drive that this lane was told.
+    told_failed: u64,
 }
 
 /// The way of reads and writes to a drive and back.
@@ -164,6 +170,7 @@ impl FileDrive {
             Way::Polled => Some((true, drive.file())),
             Way::Passthrough { polled } => drive.passthrough().map(|to| (polled, &to.file)),
         };
+        let flushes = Flushes { told_failed: drive.failed_flushes().load(Ordering::SeqCst), ..Flushes::default() };
         Self {
             transfers: CutTransfers::default(),
             memory: ring.memory(),
@@ -176,7 +183,7 @@ impl FileDrive {
             completions: Vec::new(),
             workers: Workers::new(ring.waker()),
             told_count: 0,
-            flushes: Flushes::default(),
+            flushes,
             spare_pieces: Vec::new(),
             watched: Rc::new(Watched { way: Cell::new(way), ..Watched::default() }),
             seen_space: SeenSpace::default(),
@@ -333,6 +340,7 @@ impl FileDrive {
 
     /// The flush in flight has ended, and with it all flushes that it stands for.
     fn flushed(&mut self, result: &Result<(), IoError>) {
+        let result = &self.told_of_all_lanes(result.clone());
         let next = std::mem::take(&mut self.flushes.next);
         for request in std::mem::replace(&mut self.flushes.running, next) {
             self.end(request, result.clone());
@@ -340,6 +348,19 @@ impl FileDrive {
         if !self.flushes.running.is_empty() {
             self.begin_flush();
         }
+    }
+
+    /// The result of a flush, which fails also if one of another lane has failed since the last one of this lane.
+    fn told_of_all_lanes(&mut self, result: Result<(), IoError>) -> Result<(), IoError> {
+        let of_drive = self.drive.failed_flushes();
+        let failed = of_drive.fetch_add(u64::from(result.is_err()), Ordering::SeqCst) + u64::from(result.is_err());
+        let before = std::mem::replace(&mut self.flushes.told_failed, failed);
+        if result.is_ok() && before < failed {
+            let context =
+                format!("member {}: a flush of another lane failed: what was written before it may be lost", self.drive.name());
+            return Err(IoError::new(ErrorKind::Other, context));
+        }
+        result
     }
 
     fn time(&self, operation: &Operation, since: Nanos) {
@@ -492,8 +513,38 @@ impl BlockDevice for FileDrive {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stria_block::{Buffer, ErrorKind, Segments};
+    use stria_block::{Buffer, Segments};
     use stria_testkit::nvme;
+
+    #[test]
+    fn a_flush_that_fails_on_one_lane_fails_on_each_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("drive.img");
+        std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
+        let drive = SyncDrive::open(&path, Access::Exclusive).unwrap();
+        let rings = [Ring::new().unwrap(), Ring::new().unwrap()];
+        let mut lanes = rings.each_ref().map(|ring| FileDrive::new(drive.clone(), ring));
+        let flush = || Request { tag: 1, start_sector: 0, sectors: 0, operation: Operation::Flush };
+        let ended = |lane: &mut FileDrive, ring: &Ring| {
+            let mut ended = Vec::new();
+            while ended.is_empty() {
+                ring.drain();
+                lane.poll(0, &mut ended);
+            }
+            ended.remove(0).result
+        };
+        lanes[0].flushes.running.push(flush());
+        lanes[0].flushed(&Err(IoError::new(ErrorKind::Other, "the cache is lost")));
+        assert_eq!(&*ended(&mut lanes[0], &rings[0]).unwrap_err().context, "the cache is lost");
+        for (lane, succeeds) in [(0, true), (1, false), (1, true), (0, true)] {
+            lanes[lane].submit(flush());
+            let result = ended(&mut lanes[lane], &rings[lane]);
+            assert_eq!(result.is_ok(), succeeds, "{lane}: {result:?}");
+        }
+        let mut later = FileDrive::new(drive.clone(), &rings[0]);
+        later.submit(flush());
+        ended(&mut later, &rings[0]).unwrap();
+    }
 
     /// Not a test by itself: the part of the next one that runs in the guest.
     #[test]

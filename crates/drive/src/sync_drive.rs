@@ -16,7 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -51,6 +51,8 @@ struct Opened {
     io: IoOptions,
     passthrough: Option<Passthrough>,
     size: Size,
+    /// Flushes that failed, of all its [`FileDrive`](crate::FileDrive)s.
+    failed_flushes: AtomicU64,
 }
 
 impl Drop for Opened {
@@ -142,6 +144,7 @@ impl SyncDrive {
             io,
             passthrough,
             size,
+            failed_flushes: AtomicU64::new(0),
         })))
     }
 
@@ -277,6 +280,11 @@ impl SyncDrive {
 
     pub(crate) fn file(&self) -> &File {
         self.0.file.as_ref().expect("it is closed only when it is dropped")
+    }
+
+    /// The number of its flushes that failed.
+    pub(crate) fn failed_flushes(&self) -> &AtomicU64 {
+        &self.0.failed_flushes
     }
 
     /// Whether the kernel may wait when it takes a request.
