@@ -131,13 +131,15 @@ impl Core {
     }
 
     /// A write to parts of a stripe has ended on all members. Its records are retired at once, or by the next flush where
-    /// members have volatile caches, or no member takes a superblock that names those dropped (R21).
+    /// members have volatile caches, no member takes a superblock that names those dropped, or a list of bad blocks is not
+    /// durable that names half-written rows (R21).
     pub fn log_end(&self, stripe: u64, parts: &[Rectangle], logged: Logged) {
         let log = &self.log;
         if log.config.is_none() {
             return;
         }
-        if !self.has_volatile_members() && !self.metadata.refuses_acks() {
+        let is_listed = self.metadata.all_lists_are_current() || self.bad_blocks_are_listed("write").is_ok();
+        if !self.has_volatile_members() && !self.metadata.refuses_acks() && is_listed {
             log.retire_all(logged);
         } else {
             log.retire_by_flush(stripe, parts, logged);
@@ -259,10 +261,10 @@ impl Core {
     }
 
     /// Makes durable what members with a volatile cache have ended, and retires the records of these writes, after every drop
-    /// up to then is durable: a crash would bring a dropped member back without what it missed (R21).
+    /// up to then is durable, and every list of bad blocks: a crash would bring a member back without what it missed (R21).
     ///
     /// # Errors
-    /// A member cannot flush and cannot be dropped, or a drop cannot be recorded.
+    /// A member cannot flush and cannot be dropped, or a drop or a list of bad blocks cannot be recorded.
     pub async fn flush_volatile(&self) -> Result<(), IoError> {
         let log = &self.log;
         let epoch = log.begin_epoch();
@@ -270,6 +272,7 @@ impl Core {
         if !self.has(Flaw::RetiredBeforeDrop) {
             self.wait_for_ack_barrier().await;
             self.drops_are_recorded("flush")?;
+            self.bad_blocks_are_listed("flush")?;
         }
         log.retire_up_to(epoch);
         self.log_retry();

@@ -236,6 +236,11 @@ impl MetadataUpdates {
         !self.writes_bad_blocks() && self.bad.outdated.borrow().is_empty()
     }
 
+    /// True if no list could not be written since it changed.
+    pub fn all_lists_are_current(&self) -> bool {
+        self.bad.outdated.borrow().is_empty()
+    }
+
     /// True if the durable list of a member is an older one, as the last could not be written.
     pub fn has_outdated_bad_blocks(&self, member: MemberId) -> bool {
         self.bad.outdated.borrow().contains(&member)

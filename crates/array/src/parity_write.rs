@@ -179,6 +179,14 @@ fn send(
     }
 }
 
+/// Gives up a write that was acknowledged early and not sent: its log is lost with a member that the array cannot do without. Parity
+/// would not fit what it covers, and with nothing to mend it a missing strip would be lost beside the write (R10).
+fn give_up_behind(core: &Core, stripe: u64, parts: &[Rectangle], behind: BehindWrite, logged: Logged, error: &IoError) {
+    core.no_space.fail_flushes(error);
+    core.log.behind.end(&core.ready, behind, places(core, stripe, parts));
+    core.log_forget(logged);
+}
+
 /// Ends a write on its members. Members that failed it are dropped (R6, R7). Where one cannot be, its rows become consistent again
 /// or bad blocks. `behind`: it was acknowledged early, so the next flush reports its error.
 async fn finish(

@@ -14,7 +14,7 @@ use crate::tree;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::Synced;
+use stria_array::{Event, Synced};
 use stria_block::{Buffer, Completion, Nanos, Operation, Request, bytes};
 
 /// A time far beyond every timer.
@@ -53,7 +53,10 @@ struct Back {
     model: Model,
     pending: Vec<Pending>,
     tags: u64,
-    /// Sectors of writes that failed or were never answered: they may be bad blocks, or hold anything.
+    /// What was acknowledged and is not known to be durable.
+    unflushed: Vec<(Moment, Range<u64>)>,
+    /// Sectors of writes that failed, were never answered, or were acknowledged and not flushed when more was lost than redundancy
+    /// replaces: they may be bad blocks, or hold anything.
     doubtful: Vec<bool>,
 }
 
@@ -85,7 +88,8 @@ pub fn run(seed: u64, family: Option<&str>, hear: Option<Box<dyn FnMut(&str)>>) 
     }
     let sectors = node.limits().size_sectors;
     let (model, doubtful) = (Model::new(sectors), vec![false; sectors as usize]);
-    Back { power, drives, setup, node: Some(node), chance, model, pending: Vec::new(), tags: 0, doubtful }.run()
+    Back { power, drives, setup, node: Some(node), chance, model, pending: Vec::new(), tags: 0, unflushed: Vec::new(), doubtful }
+        .run()
 }
 
 impl Back {
@@ -224,13 +228,17 @@ impl Back {
         let mut ended: Vec<Completion> = Vec::new();
         let now = self.power.now();
         self.node().poll(now, &mut ended);
+        let leaves = self.node.as_ref().expect("an array runs").leaves();
+        let events: Vec<_> = leaves.into_iter().flat_map(|leaf| leaf.take_events()).collect();
+        for event in events {
+            self.power.note(|| format!("event: {event:?}"));
+            if matches!(event, Event::MemberGone { .. }) {
+                // A flush says so.
+                std::mem::take(&mut self.unflushed).into_iter().for_each(|(_, range)| self.doubt(range));
+            }
+        }
         for completion in ended {
             self.completed(completion)?;
-        }
-        for leaf in self.node.as_ref().expect("an array runs").leaves() {
-            for event in leaf.take_events() {
-                self.power.note(|| format!("event: {event:?}"));
-            }
         }
         match self.node().next_wake() {
             Some(due) if due <= limit => {
@@ -248,12 +256,20 @@ impl Back {
             self.pending.swap_remove(known.ok_or_else(|| format!("request {tag} ended twice"))?);
         self.power.note(|| format!("request {tag} ends: {result:?}"));
         match (kind, operation, result.is_ok()) {
-            (Kind::Write { fua }, _, true) => self.model.end_write(write, range, begun, fua),
+            (Kind::Write { fua }, _, true) => {
+                if !fua {
+                    self.unflushed.push((self.model.begin(), range.clone()));
+                }
+                self.model.end_write(write, range, begun, fua);
+            }
             (Kind::Write { .. }, _, false) => {
                 self.model.fail_write(write, range.clone(), begun);
                 self.doubt(range);
             }
-            (Kind::Flush, _, true) => self.model.end_flush(begun),
+            (Kind::Flush, _, true) => {
+                self.unflushed.retain(|(acknowledged, _)| *acknowledged > begun);
+                self.model.end_flush(begun);
+            }
             (Kind::Flush, _, false) => {}
             (Kind::Read, Operation::Read { into }, true) => {
                 let found = into.iter().map(|buffer| &buffer[..]).collect::<Vec<_>>().concat();

@@ -190,7 +190,7 @@ impl<R: Recorder> Driver<R> {
     /// A metadata update has ended: answers the lanes that wanted it.
     pub(super) fn updated(&mut self, update: &MetadataUpdate, end: UpdateEnd, failures: &IoFailures) {
         let Some(lane) = &mut self.coordinator_lane else { return self.end_update(end, failures) };
-        let lanes = lane.coordinator.recorded();
+        let mut lanes = lane.coordinator.recorded();
         // R15: a member that could not be written is dropped before the next metadata update.
         let dropped = self.engine.drop_unrecorded(failures);
         let is_written = dropped.len() == failures.len();
@@ -204,6 +204,9 @@ impl<R: Recorder> Driver<R> {
         if resynced && !self.engine.knows_all_resynced() {
             self.engine.all_resynced();
             self.others().tell_all(|| Message::AllResynced);
+        }
+        if matches!(update, MetadataUpdate::State(_)) && !is_taken {
+            lanes.extend(self.coordinator_lane().coordinator.state_is_refused());
         }
         self.report_end(lanes, end, failures);
         self.make_next();

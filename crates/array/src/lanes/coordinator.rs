@@ -230,6 +230,12 @@ impl Coordinator {
         lanes
     }
 
+    /// A state could not be written. Returns the lanes whose states wait for those of others: they must hear of it as well, since a
+    /// lane that cannot flush does not call a member in sync, and so keeps them waiting (R6).
+    pub fn state_is_refused(&mut self) -> Vec<usize> {
+        (0..self.lanes.len()).filter(|&lane| self.lanes[lane].state.take().is_some()).collect()
+    }
+
     /// A new log session has begun.
     pub fn log_is_reset(&mut self) {
         self.log_reset = true;
@@ -389,6 +395,17 @@ mod tests {
         let record = next_state(&mut coordinator).expect("now all say so");
         assert_eq!(record.slots[2].member.as_ref().unwrap().recovered, Synced::All);
         assert_eq!(coordinator.recorded(), [0, 1]);
+    }
+
+    #[test]
+    fn a_state_that_is_refused_is_so_for_lanes_that_wait_for_others() {
+        let mut coordinator = coordinator(&[false; 3], Vec::new(), Synced::up_to(500));
+        coordinator.ask(1, MetadataUpdate::State(state(false, Synced::All, &[])));
+        coordinator.ask(0, MetadataUpdate::State(state(false, Synced::up_to(500), &[])));
+        assert!(next_state(&mut coordinator).is_some());
+        assert_eq!(coordinator.recorded(), [0]);
+        assert_eq!(coordinator.state_is_refused(), [1]);
+        assert!(next_state(&mut coordinator).is_none(), "it asks again");
     }
 
     #[test]

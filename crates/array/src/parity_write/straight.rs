@@ -10,7 +10,7 @@
 //! If anything unusual happens before a byte has changed, the write begins again as a [`task`](super::task). Afterwards a task
 //! ends it.
 
-use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, send, write_part};
+use super::{finish, freeze, give_up_behind, log_holders, logs_new_data, may_be_early, places, records, send, write_part};
 use crate::address::{Sectors, sync_of_rows};
 use crate::coalesce::Part;
 use crate::core::Core;
@@ -21,7 +21,7 @@ use crate::parity_code::{Change, Found, reads};
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::shared;
 use crate::straight_writes::{Frozen, Step, StraightWrite};
-use crate::{ArraySector, MemberId, MemberSector, StripeSector};
+use crate::{ArraySector, Health, MemberId, MemberSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
 use std::rc::Rc;
@@ -193,13 +193,14 @@ fn step(core: &Rc<Core>, key: usize) {
                 write.step = Step::Logging(logged);
                 return;
             }
-            if core.log.result(&mut logged).is_ok() && is_as_it_began(core, write) {
+            let is_logged = core.log.result(&mut logged);
+            if is_logged.is_ok() && is_as_it_began(core, write) {
                 write.step = Step::Writing(logged);
                 return send_write(core, key, write);
             }
             let write = all.remove(key);
             if write.behind.is_some() {
-                return core.ready.spawn(perform(Rc::clone(core), write, logged));
+                return core.ready.spawn(perform(Rc::clone(core), write, logged, is_logged));
             }
             core.log_forget(logged);
             begin_again(core, write);
@@ -265,10 +266,16 @@ fn begin_again(core: &Rc<Core>, write: StraightWrite) {
 }
 
 /// Brings a write that was acknowledged early to its place, whichever members are left: with its log holders lost, its data
-/// exists nowhere else (R10).
-async fn perform(core: Rc<Core>, mut write: StraightWrite, logged: Logged) {
+/// exists nowhere else (R10). Unless it would harm what parity covers beside it.
+async fn perform(core: Rc<Core>, mut write: StraightWrite, logged: Logged, is_logged: Result<(), IoError>) {
     let log_holders = write.behind.as_ref().map_or_else(LogHolders::new, |(_, log_holders)| log_holders.clone());
     core.wait_for_ack_barrier_or(|| core.are_gone(&log_holders)).await;
+    if let (Err(error), Health::Failed) = (is_logged, core.health()) {
+        let (behind, _) = write.behind.take().expect("it was acknowledged early");
+        give_up_behind(&core, write.stripe, from_ref(&write.part), behind, logged, &error);
+        let _ = core.write_end(&sync_of_rows(&write.rows)).await;
+        return release(&core, &mut write);
+    }
     let batch = core.batch();
     send_all(&core, &mut write, |io| core.send_in(batch, io));
     let mut ended = core.ended(batch).await;

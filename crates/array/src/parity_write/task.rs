@@ -1,6 +1,6 @@
 //! Writes that may wait: a task writes to one stripe, with everything that was coalesced with it.
 
-use super::{finish, freeze, log_holders, logs_new_data, may_be_early, places, records, rows, send};
+use super::{finish, freeze, give_up_behind, log_holders, logs_new_data, may_be_early, places, records, rows, send};
 use crate::address::{Sectors, sync_of_rows};
 use crate::coalesce::{Part, rows_of};
 use crate::core::{Core, gate_plan, lost};
@@ -14,7 +14,7 @@ use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
 use crate::segments::{one_piece, slice_segments};
 use crate::straight_writes::Frozen;
 use crate::task::Worker;
-use crate::{ArraySector, Flaw, MemberId, MemberSector, StripSector, StripeSector};
+use crate::{ArraySector, Flaw, Health, MemberId, MemberSector, StripSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -252,7 +252,9 @@ async fn try_write(
         core.log_forget(logged);
         return Some(Err(error));
     }
-    let behind = (early && core.may_acknowledge_early(&log_holders)).then(|| {
+    // R23: beyond redundancy a member that is gone keeps its slot, and this write would never be in its place.
+    let has_failed = early && core.members.borrow().health() == Health::Failed;
+    let behind = (early && !has_failed && core.may_acknowledge_early(&log_holders)).then(|| {
         write.acknowledge(core, &Ok(()));
         core.log.acknowledge_early(places(core, stripe, parts), log_holders.clone())
     });
@@ -262,9 +264,18 @@ async fn try_write(
         core.wait_for_ack_barrier_or(|| behind.is_some() && core.are_gone(&log_holders)).await;
         is_logged = is_logged.and_then(|()| core.drops_are_recorded("write"));
     }
-    if let (Err(error), None) = (is_logged, &behind) {
-        core.log_forget(logged);
-        return Some(Err(error));
+    if let Err(error) = is_logged {
+        match behind {
+            None => {
+                core.log_forget(logged);
+                return Some(Err(error));
+            }
+            Some(behind) if core.health() == Health::Failed => {
+                give_up_behind(core, stripe, parts, behind, logged, &error);
+                return Some(Err(error));
+            }
+            Some(_) => {}
+        }
     }
     let batch = core.batch();
     for ((part, plan), (written, parity)) in parts.iter().zip(&plans).zip(computed) {
