@@ -227,6 +227,10 @@ impl Pool {
     /// 64 MiB: the most that one thread stores. Memory beyond that returns to the system.
     const KEPT_BYTES_MAX: usize = 64 << 20;
 
+    /// A page: what an allocation takes besides its bytes. Its header lies before the alignment, on a page that holds nothing else.
+    /// Not counted, buffers of 4 KiB would take twice what they count for.
+    const BESIDES_BYTES: usize = BLOCK_ALIGN;
+
     fn class(len: usize) -> usize {
         len.div_ceil(BLOCK_ALIGN).max(1).next_power_of_two().trailing_zeros() as usize
     }
@@ -236,7 +240,7 @@ impl Pool {
         let class = Self::class(len);
         let mut buffer = match self.free.get_mut(class).and_then(Vec::pop) {
             Some(buffer) => {
-                self.kept_bytes -= buffer.memory.len;
+                self.kept_bytes -= Self::BESIDES_BYTES + buffer.memory.len;
                 buffer
             }
             None => Buffer { memory: Arc::new(Memory::pooled(class)), start: 0, len: BLOCK_ALIGN << class },
@@ -249,10 +253,10 @@ impl Pool {
 
     /// How much memory a buffer of `len` bytes takes.
     pub fn held_bytes(len: usize) -> usize {
-        BLOCK_ALIGN << Self::class(len)
+        Self::BESIDES_BYTES + (BLOCK_ALIGN << Self::class(len))
     }
 
-    /// Bytes stored for reuse.
+    /// Memory of the buffers that are stored for reuse.
     pub fn kept_bytes(&self) -> usize {
         self.kept_bytes
     }
@@ -272,7 +276,7 @@ impl Pool {
     pub fn shrink_to(&mut self, bytes: usize) {
         while self.kept_bytes > bytes {
             let Some(buffer) = self.free.iter_mut().rev().find_map(Vec::pop) else { return };
-            self.kept_bytes -= buffer.memory.len;
+            self.kept_bytes -= Self::BESIDES_BYTES + buffer.memory.len;
         }
     }
 
@@ -285,13 +289,14 @@ impl Pool {
     pub fn give_claim(&mut self, claim: Claim) {
         let Ok(buffer) = claim.redeem() else { return };
         let class = Self::class(buffer.len);
-        if buffer.len != BLOCK_ALIGN << class || self.kept_bytes + buffer.len > Self::KEPT_BYTES_MAX {
+        let held_bytes = Self::held_bytes(buffer.len);
+        if buffer.len != BLOCK_ALIGN << class || self.kept_bytes + held_bytes > Self::KEPT_BYTES_MAX {
             return;
         }
         if self.free.len() <= class {
             self.free.resize_with(class + 1, Vec::new);
         }
-        self.kept_bytes += buffer.len;
+        self.kept_bytes += held_bytes;
         self.free[class].push(buffer);
     }
 }
@@ -342,12 +347,12 @@ mod tests {
         let mut pool = Pool::default();
         let taken: Vec<Buffer> = (0..16).map(|_| pool.take(4096)).collect();
         taken.into_iter().for_each(|buffer| pool.give(buffer));
-        assert_eq!((pool.kept_bytes, Pool::held_bytes(1), Pool::held_bytes(4097)), (16 << 12, 4096, 8192));
+        assert_eq!((pool.kept_bytes, Pool::held_bytes(1), Pool::held_bytes(4097)), (16 << 13, 8192, 12288));
         // A stored buffer costs nothing more; one of another size takes the space of stored ones.
         drop(pool.take_within(512, 0));
-        assert_eq!(pool.kept_bytes, 15 << 12);
-        drop(pool.take_within(32 << 10, 8 << 12));
-        assert_eq!(pool.kept_bytes, 8 << 12);
+        assert_eq!(pool.kept_bytes, 15 << 13);
+        drop(pool.take_within(32 << 10, 8 << 13));
+        assert_eq!(pool.kept_bytes, 8 << 13);
         pool.shrink_to(0);
         assert_eq!((pool.kept_bytes, pool.free.iter().map(Vec::len).sum::<usize>()), (0, 0));
     }

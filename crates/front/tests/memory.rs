@@ -28,6 +28,8 @@ fn memory_stays_within_the_options() {
     options_of_absurd_length_are_passed_over_without_memory();
     a_client_that_takes_no_replies_stalls_only_itself();
     a_write_that_lies_about_its_length_is_refused_and_takes_no_memory();
+    // First, while no earlier request has left memory for its small ones.
+    all_clients_together_get_no_more_than_the_options_say(512);
     all_clients_together_get_no_more_than_the_options_say(256 << 10);
     all_clients_together_get_no_more_than_the_options_say(64 << 10);
     all_clients_together_get_no_more_than_the_options_say(8 << 20);

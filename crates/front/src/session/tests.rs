@@ -32,7 +32,7 @@ fn session_of(facts: Facts, structured: bool, caps: Caps) -> Session {
     Session::new(Agreement { facts: Arc::new(facts), structured, allocation: structured }, caps, lease, &[])
 }
 
-const CAPS: Caps = Caps { requests_max: 4, bytes_max: 40 << 10 };
+const CAPS: Caps = Caps { requests_max: 4, bytes_max: 48 << 10 };
 
 fn request(command: u16, flags: u16, cookie: u64, offset_bytes: u64, length_bytes: u32) -> Vec<u8> {
     let mut bytes = crate::wire::REQUEST_MAGIC.to_be_bytes().to_vec();
