@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   /tmp/stria-lab-Xy12Zz/run         device and inode of the run's folder
+//!                        /asked.json  files that the user had it make: resume makes no others
 //!                        /made.jsonl  files that the run made, each with device and inode
 //!                        /fio.pid     the fio that runs, with the time at which it began
 //!                        /array       name and UUID of the array that the run made last
@@ -28,6 +29,7 @@ const PREFIX: &str = "stria-lab-";
 const POINTER: &str = "own";
 /// In the private folder.
 const RUN: &str = "run";
+const ASKED: &str = "asked.json";
 const MADE: &str = "made.jsonl";
 const PID: &str = "fio.pid";
 const ARRAY: &str = "array";
@@ -91,7 +93,13 @@ pub fn forget_array(folder: &Path) -> Result<(), String> {
 #[derive(Debug)]
 pub struct Own {
     folder: PathBuf,
+    /// Files that the user had the run make.
+    asked: Vec<PathBuf>,
     made: Vec<Made>,
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf())
 }
 
 /// Device and inode of a folder, in words.
@@ -101,22 +109,25 @@ fn identity(folder: &Path) -> io::Result<String> {
 }
 
 impl Own {
-    /// Makes one for the run in a folder.
+    /// Makes one for the run in a folder. `asked`: the files that the user had it make; a resumed run makes no others without
+    /// being told, because a folder could name a place where a new file is obeyed, such as /etc/cron.d.
     ///
     /// # Errors
     /// There is no space for temporary files.
-    pub fn create(run: &Path) -> Result<Self, ResultError> {
+    pub fn create(run: &Path, asked: &[PathBuf]) -> Result<Self, ResultError> {
+        let asked: Vec<PathBuf> = asked.iter().map(|path| absolute(path)).collect();
         let make = || {
             let mode = fs::Permissions::from_mode(0o700);
             let folder = tempfile::Builder::new().prefix(PREFIX).permissions(mode).tempdir()?.keep();
             fs::write(folder.join(RUN), identity(run)?)?;
+            fs::write(folder.join(ASKED), serde_json::to_vec(&asked)?)?;
             Ok(folder)
         };
         let path = std::env::temp_dir();
         let folder: PathBuf = make().map_err(|source| ResultError::Io { path, source })?;
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
         inside::write(run, POINTER, name.as_bytes())?;
-        Ok(Self { folder, made: Vec::new() })
+        Ok(Self { folder, asked, made: Vec::new() })
     }
 
     /// The private folder of the run in a folder, if it is on this machine and belongs to this user; otherwise a new one that
@@ -125,7 +136,7 @@ impl Own {
     /// # Errors
     /// As [`Self::create`].
     pub fn find(run: &Path) -> Result<Self, ResultError> {
-        Self::there(run).map_or_else(|| Self::create(run), Ok)
+        Self::there(run).map_or_else(|| Self::create(run, &[]), Ok)
     }
 
     fn there(run: &Path) -> Option<Self> {
@@ -141,7 +152,8 @@ impl Own {
         }
         let lines = fs::read_to_string(folder.join(MADE)).unwrap_or_default();
         let made = lines.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Some(Self { folder, made })
+        let asked = fs::read(folder.join(ASKED)).ok().and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default();
+        Some(Self { folder, asked, made })
     }
 
     /// The folder for sockets and mount points.
@@ -149,15 +161,20 @@ impl Own {
         &self.folder
     }
 
+    /// True if the user had this run make the file.
+    pub fn may_make(&self, path: &Path) -> bool {
+        self.asked.contains(&absolute(path))
+    }
+
     /// True if this run made the present file.
     pub fn owns(&self, path: &Path) -> bool {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let path = absolute(path);
         self.made.iter().any(|made| made.path == path && made.is_there())
     }
 
     /// True if the file that this run made there is gone, or another has its place.
     pub fn lost(&self, path: &Path) -> bool {
-        let path = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
+        let path = absolute(path);
         let mut made = self.made.iter().filter(|made| made.path == path).peekable();
         made.peek().is_some() && !made.any(Made::is_there)
     }
@@ -238,7 +255,7 @@ impl Own {
 
     /// Removes the private folder with the files that a run leaves in it, and nothing else: mounted file systems stay.
     pub fn remove(self) {
-        for name in [RUN, MADE, PID, ARRAY, "md", "control.sock", "nbd.sock"] {
+        for name in [RUN, ASKED, MADE, PID, ARRAY, "md", "control.sock", "nbd.sock"] {
             let _ = fs::remove_file(self.folder.join(name));
         }
         for name in ["mount", "export", ""] {
@@ -269,7 +286,7 @@ mod tests {
     fn what_a_run_made_is_found_again_and_nothing_else_is_removed() {
         let (folder, run) = run();
         let [own_file, taken, linked] = ["own", "taken", "linked"].map(|name| folder.path().join(name));
-        let mut own = Own::create(&run).expect("made");
+        let mut own = Own::create(&run, &[]).expect("made");
         assert_eq!(fs::metadata(own.folder()).expect("there").permissions().mode() & 0o777, 0o700);
         for file in [&own_file, &taken, &linked] {
             own.make(file, 4096).expect("made");
@@ -294,7 +311,7 @@ mod tests {
     fn a_copied_or_forged_folder_owns_nothing() {
         let (folder, run) = run();
         let file = folder.path().join("x.img");
-        let mut own = Own::create(&run).expect("made");
+        let mut own = Own::create(&run, &[]).expect("made");
         own.make(&file, 4096).expect("made");
         let copy = folder.path().join("copy");
         fs::create_dir(&copy).expect("a folder");

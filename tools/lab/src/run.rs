@@ -36,7 +36,7 @@ use crate::target_lock::Held;
 use crate::units::counted;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
@@ -137,7 +137,8 @@ pub fn run(
     };
     let writer = RunWriter::create(folder, &manifest, text)?;
     request.save(folder)?;
-    let own = Own::create(folder)?;
+    let asked: Vec<PathBuf> = specs.iter().flat_map(TargetSpec::files).collect();
+    let own = Own::create(folder, &asked)?;
     Runner::new(Begin { experiment, request, writer, manifest, records: Vec::new(), fio, stop, progress, own, held })?.go(&specs)
 }
 

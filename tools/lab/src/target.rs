@@ -589,15 +589,23 @@ impl TargetSpec {
         Ok(())
     }
 
-    /// Refuses to change the size of a file that the run did not make and `destroy` does not name, even if the run only reads.
+    /// Refuses to make a file that only the folder of a resumed run asks for, and to change the size of one that the run did not
+    /// make, unless `destroy` names it: even if the run only reads. `own`: none before a new run, which the user asks for its files.
     ///
     /// # Errors
     /// A sentence with the needed options.
-    pub fn allow_size(&self, destroy: &[String], own: Option<&Own>) -> Result<(), TargetError> {
+    pub fn allow_files(&self, destroy: &[String], own: Option<&Own>) -> Result<(), TargetError> {
         for file in self.files() {
-            let Some(found) = fs::metadata(&file).ok().map(|metadata| metadata.len()) else { continue };
-            let wanted = self.file_bytes();
             let place = file.display().to_string();
+            let Some(found) = fs::metadata(&file).ok().map(|metadata| metadata.len()) else {
+                if own.is_some_and(|own| !own.may_make(&file)) && !is_named(&place, destroy) {
+                    return Err(TargetError::Unsafe(format!(
+                        "{place} would be made, which only the run's folder asks for: add --destroy {place} to allow that"
+                    )));
+                }
+                continue;
+            };
+            let wanted = self.file_bytes();
             let changes = if self.made { found != wanted } else { found < wanted };
             if changes && !own.is_some_and(|own| own.owns(&file)) && !is_named(&place, destroy) {
                 let (found, wanted) = (show_size(found), show_size(wanted));

@@ -59,7 +59,7 @@ pub(super) fn allowed(
     let steps = steps_on(experiment, spec, &request.scale(experiment));
     spec.allow(&steps, &request.destroy, own, request.site())?;
     if request.hosts.is_empty() {
-        spec.allow_size(&request.destroy, own)?;
+        spec.allow_files(&request.destroy, own)?;
     }
     Ok(steps)
 }

@@ -300,6 +300,61 @@ fn a_file_that_the_run_did_not_make_keeps_its_size_unless_it_is_named() {
     }
 }
 
+/// A folder could have root make a file that other programs obey, with a content that `buffer_pattern` gives.
+#[test]
+fn a_file_that_only_the_folder_asks_for_is_not_made() {
+    for loads in ["read_percent = 0", "read_percent = 100"] {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = interrupted(place.path());
+        let experiment = std::fs::read_to_string(folder.join("experiment.toml")).expect("there");
+        std::fs::write(folder.join("experiment.toml"), experiment.replace("read_percent = 0", loads)).expect("written");
+        let (old, new) = (place.path().join("x.img").display().to_string(), place.path().join("obeyed"));
+        let name = new.display().to_string();
+        for path in ["request.json", "manifest.json"] {
+            let text = std::fs::read_to_string(folder.join(path)).expect("there").replace(&old, &name);
+            std::fs::write(folder.join(path), text).expect("written");
+        }
+        let refused = go_on(&folder, &Consent::default());
+        assert!(is_unsafe(&refused) && !new.exists(), "{loads}: {refused:?}");
+        assert!(refused.expect_err("refused").to_string().contains(&format!("--destroy {name}")));
+        // The user may have it made.
+        let consent = Consent { destroy: vec![name], ..Consent::default() };
+        assert_eq!(go_on(&folder, &consent).expect("done").status, RunStatus::Done);
+    }
+    // Nor are the images of a pool, and the pool itself.
+    let place = tempfile::tempdir().expect("a folder");
+    let (folder, pool) = (interrupted(place.path()), place.path().join("pool"));
+    edit(&folder, "request.json", |request| {
+        (request["targets"], request["pool"]) = (json!(["members:2"]), json!(pool));
+        request["drive_bytes"] = json!(8 << 20);
+    });
+    let request = std::fs::read_to_string(folder.join("request.json")).expect("there");
+    let request: Request = serde_json::from_str(&request).expect("sound");
+    let experiment = Experiment::parse("t.toml", TEXT).expect("sound");
+    let spec = request.target_specs(&experiment).expect("sound").remove(0);
+    edit(&folder, "manifest.json", |manifest| {
+        (manifest["sections"][0]["id"], manifest["sections"][0]["target"]) =
+            (json!(format!("1-s/{}", spec.name)), json!(spec.name));
+    });
+    let refused = go_on(&folder, &Consent::default());
+    assert!(is_unsafe(&refused) && !pool.exists(), "{refused:?}");
+}
+
+/// What an interrupted run had not made yet, it makes when it goes on.
+#[test]
+fn a_file_that_the_user_asked_for_is_made_by_the_resumed_run() {
+    let place = tempfile::tempdir().expect("a folder");
+    let experiment = Experiment::parse("t.toml", TEXT).expect("sound");
+    let files = ["x.img", "y.img"].map(|name| place.path().join(name));
+    let targets = files.iter().map(|file| format!("file:{}", file.display())).collect();
+    let request = Request { targets, size: Some(8 << 20), ..Request::default() };
+    let (out, stop) = (place.path().join("run"), AtomicBool::new(false));
+    run(&experiment, TEXT, request, &out, &stop, &mut Stop(&stop)).expect("it begins");
+    assert!(files[0].exists() && !files[1].exists());
+    assert_eq!(go_on(&out, &Consent::default()).expect("done").status, RunStatus::Done);
+    assert!(files.iter().all(|file| !file.exists()));
+}
+
 #[test]
 fn a_part_beyond_all_numbers_is_refused() {
     let place = tempfile::tempdir().expect("a folder");
