@@ -19,6 +19,8 @@ enum Form {
     Rates,
     /// A time: a number of microseconds, or with us, ms or s; at most a day.
     Time,
+    /// A time during which fio sends nothing, in the same form: fio looks for the end of the load only afterwards.
+    Pause,
     /// One of these.
     Word(&'static [&'static str]),
     /// A name and up to two numbers after colons: "zipf:1.2:0.5".
@@ -29,7 +31,7 @@ enum Form {
     Processors,
 }
 
-use Form::{Distribution, Flag, Pattern, Processors, Rates, Size, Time, Whole, Word};
+use Form::{Distribution, Flag, Pattern, Pause, Processors, Rates, Size, Time, Whole, Word};
 
 /// In the order of docs/LAB.md, which is tested to have the same.
 const ALLOWED: &[(&str, Form)] = &[
@@ -67,11 +69,11 @@ const ALLOWED: &[(&str, Form)] = &[
     ("rate_process", Word(&["linear", "poisson"])),
     ("rate_cycle", Whole(1, 86_400_000)),
     ("rate_ignore_thinktime", Flag),
-    ("thinktime", Time),
-    ("thinktime_spin", Time),
+    ("thinktime", Pause),
+    ("thinktime_spin", Pause),
     ("thinktime_blocks", Whole(1, 1_000_000_000)),
     ("thinktime_blocks_type", Word(&["complete", "issue"])),
-    ("thinktime_iotime", Time),
+    ("thinktime_iotime", Pause),
     ("latency_target", Time),
     ("latency_window", Time),
     ("latency_percentile", Whole(1, 100)),
@@ -194,7 +196,7 @@ impl Form {
                     && rates.iter().any(|rate| !rate.is_empty())
                     && rates.iter().all(|rate| rate.is_empty() || size(rate, 1 << 50))
             }
-            Time => {
+            Time | Pause => {
                 let digits = value.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
                 let unit = match &value[digits.len()..] {
                     "" | "us" | "usec" => 1,
@@ -202,7 +204,8 @@ impl Form {
                     "s" | "sec" => 1_000_000,
                     _ => return false,
                 };
-                whole(digits, 86_400_000_000 / unit)
+                let most = if matches!(self, Pause) { 10_000_000 } else { 86_400_000_000 };
+                whole(digits, most / unit)
             }
             Word(words) => words.contains(&value),
             Distribution => {
@@ -244,6 +247,7 @@ impl Form {
             Size => "a size as 64k, at most 1g".into(),
             Rates => "a rate as 10m, or \"10m,5m\" for reads and writes".into(),
             Time => "a time as 500us, 10ms or 2s, at most a day".into(),
+            Pause => "a time as 500us, 10ms or 2s, at most 10 s".into(),
             Word(words) => format!("one of {}", words.join(", ")),
             Distribution => "random, zipf:1.2, pareto:0.3 or normal:50, and a centre as zipf:1.2:0.5".into(),
             Pattern => "0x and hexadecimal digits, a whole number, or letters and digits in double quotes".into(),
@@ -336,6 +340,10 @@ mod tests {
             "rate=inf",
             "thinktime=nan",
             "thinktime=1h",
+            "thinktime=11s",
+            "thinktime=10000001",
+            "thinktime_spin=86400s",
+            "thinktime_iotime=10001ms",
             "buffer_pattern='/etc/passwd'",
             "buffer_pattern=%o",
             "buffer_pattern=\"a\";b",
@@ -374,6 +382,8 @@ mod tests {
             "rate=,1m",
             "thinktime=500us",
             "thinktime=10",
+            "thinktime=10s",
+            "latency_window=86400s",
             "latency_target=2ms",
             "random_distribution=zipf:1.2",
             "random_distribution=pareto:0.3:0.5",
