@@ -3,10 +3,14 @@
 //! A file or device is locked with `flock`, which `stria serve` and udev respect. The server of an array locks its drives in the
 //! same way; NBD exports cannot be locked. All of them are also locked by a name in the abstract namespace of sockets, which the
 //! kernel frees at every end of this process. That does not lock out runs on other machines or in containers.
+//!
+//! A block device is also locked by the names of what has the same bytes: the file behind a loop device, the partitions of a drive, and
+//! the other paths to it. Two targets that share bytes so share a name.
 
 use crate::fio::{Host, Place};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::linux::net::SocketAddrExt;
@@ -32,6 +36,59 @@ pub(crate) fn within<T>(time: Duration, mut attempt: impl FnMut() -> std::io::Re
 
 fn in_use(place: &dyn std::fmt::Display) -> String {
     format!("{place} is measured by another run, or served by another program, which would affect the figures: wait for its end")
+}
+
+/// Names of the storage of a file or device, and the files among it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Storage {
+    names: BTreeSet<String>,
+    files: Vec<PathBuf>,
+}
+
+impl Storage {
+    fn of(path: &Path) -> std::io::Result<Self> {
+        let mut storage = Self::default();
+        storage.add(Path::new("/sys"), path)?;
+        Ok(storage)
+    }
+
+    fn add(&mut self, sysfs: &Path, path: &Path) -> std::io::Result<()> {
+        self.names.insert(name_of(path)?);
+        self.files.push(path.to_path_buf());
+        let metadata = std::fs::metadata(path)?;
+        if metadata.file_type().is_block_device() {
+            self.add_below(sysfs, metadata.rdev());
+        }
+        Ok(())
+    }
+
+    /// What the kernel tells of a block device. A file that has gone since has no other users to lock out.
+    fn add_below(&mut self, sysfs: &Path, number: u64) {
+        let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
+        let Ok(device) = sysfs.join("dev/block").join(number).canonicalize() else { return };
+        let text = |path: PathBuf| std::fs::read_to_string(path).ok().map(|text| text.trim_end_matches('\n').to_owned());
+        let partition = text(device.join("partition"));
+        let whole = if partition.is_some() { device.parent().unwrap_or(&device) } else { &device };
+        let unit = ["wwid", "device/wwid"].iter().find_map(|page| text(whole.join(page)));
+        // Identifiers that contain only a serial number do not count, as cheap drives share them.
+        let unit = unit.filter(|unit| ["naa.", "eui.", "uuid."].iter().any(|kind| unit.starts_with(kind)));
+        let by_unit = |part: &str| unit.as_ref().map(|unit| format!("unit {unit} {part}"));
+        self.names.extend(by_unit(partition.as_deref().unwrap_or("whole")));
+        if partition.is_none() {
+            for part in std::fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path()) {
+                let Some(part_number) = text(part.join("partition")) else { continue };
+                let number = text(part.join("dev")).and_then(|dev| {
+                    let (major, minor) = dev.split_once(':')?;
+                    Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+                });
+                self.names.extend(by_unit(&part_number));
+                self.names.extend(number.map(|number| format!("block {number}")));
+            }
+        }
+        if let Some(file) = text(whole.join("loop/backing_file")).map(PathBuf::from).filter(|file| !self.files.contains(file)) {
+            let _ = self.add(sysfs, &file);
+        }
+    }
 }
 
 /// One name for all paths of a file or device.
@@ -76,10 +133,13 @@ impl Held {
             });
         }
         let Place::Path(path) = place else { return self.take_name(&place.to_string()).map_err(|_| taken()) };
-        let name = name_of(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        self.take_name(&name).map_err(|_| taken())?;
-        if by_file && !self.files.contains_key(&name) {
-            self.files.insert(name, by_flock(path)?);
+        let storage = Storage::of(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        storage.names.iter().try_for_each(|name| self.take_name(name).map_err(|_| taken()))?;
+        for file in storage.files.iter().filter(|_| by_file) {
+            let name = name_of(file).map_err(|error| format!("{}: {error}", file.display()))?;
+            if let Entry::Vacant(free) = self.files.entry(name) {
+                free.insert(by_flock(file)?);
+            }
         }
         Ok(())
     }
@@ -143,5 +203,46 @@ mod tests {
         });
         Held::default().take(&place, &[], true).expect("free by then");
         ends.join().expect("it ends");
+    }
+
+    #[test]
+    fn devices_that_share_bytes_share_a_name() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().expect("a folder");
+        let (sysfs, image) = (folder.path().join("sys"), folder.path().join("image"));
+        std::fs::write(&image, "x").expect("a file");
+        let page = |path: &str, text: &str| {
+            let path = sysfs.join(path);
+            std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            std::fs::write(path, format!("{text}\n")).expect("a page");
+        };
+        std::fs::create_dir_all(sysfs.join("dev/block")).expect("a folder");
+        let devices =
+            [("7:0", "loop0"), ("7:1", "loop1"), ("8:0", "sda"), ("8:1", "sda/sda1"), ("8:2", "sda/sda2"), ("8:16", "sdb")];
+        for (number, name) in devices {
+            page(&format!("devices/{name}/dev"), number);
+            symlink(sysfs.join("devices").join(name), sysfs.join("dev/block").join(number)).expect("a link");
+        }
+        for name in ["loop0", "loop1"] {
+            page(&format!("devices/{name}/loop/backing_file"), &image.display().to_string());
+        }
+        for part in ["1", "2"] {
+            page(&format!("devices/sda/sda{part}/partition"), part);
+        }
+        // A second path to the same drive.
+        ["sda", "sdb"].iter().for_each(|name| page(&format!("devices/{name}/device/wwid"), "naa.5000c500a1b2c3d4"));
+        let storage = |major, minor| {
+            let (mut storage, number) = (Storage::default(), rustix::fs::makedev(major, minor));
+            storage.names.insert(format!("block {number}"));
+            storage.add_below(&sysfs, number);
+            storage
+        };
+        let shares = |one: &Storage, other: &Storage| !one.names.is_disjoint(&other.names);
+        let [loop0, loop1] = [storage(7, 0), storage(7, 1)];
+        assert!(shares(&loop0, &loop1) && shares(&loop0, &Storage::of(&image).expect("there")));
+        assert_eq!(loop0.files, vec![image]);
+        let [sda, part1, part2, sdb] = [storage(8, 0), storage(8, 1), storage(8, 2), storage(8, 16)];
+        assert!(shares(&sda, &part1) && shares(&sda, &part2) && shares(&sda, &sdb));
+        assert!(!shares(&part1, &part2) && !shares(&part1, &loop0) && !shares(&sda, &loop0));
     }
 }
