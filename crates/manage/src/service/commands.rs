@@ -18,9 +18,18 @@ const TRIM_SECTORS: u64 = (1 << 30) / SECTOR_BYTES as u64;
 
 impl Service {
     /// The message of a drive that has joined, and what was stored for the next start.
-    fn joined(&self, message: String, path: &Path) -> String {
+    fn joined(&self, served: &Served, message: &str, path: &Path) -> String {
+        let message = self.with_served_name(served, message);
         let note = self.finder.get().and_then(|finder| finder(path));
         note.map_or(message.clone(), |note| format!("{message}; {note}"))
+    }
+
+    /// A message that names the array as it is served, and not as its superblocks do.
+    fn with_served_name(&self, served: &Served, message: &str) -> String {
+        let names = lock(&self.names);
+        let on_disk = names.iter().filter(|(_, name)| **name == served.name);
+        let quoted = |name: &str| format!("\"{name}\"");
+        on_disk.fold(message.to_owned(), |message, (on_disk, name)| message.replace(&quoted(on_disk), &quoted(name)))
     }
 
     /// Gives a drive that joined, or that was reset, the array's setting of write caches.
@@ -66,20 +75,20 @@ impl Service {
         let may_overwrite = force || confirmed.is_some();
         let message = if return_only { served.lanes.take_back(open)? } else { served.lanes.add(open, span, may_overwrite)? };
         self.set_held_cache(&served, &path);
-        self.done(sequence, self.joined(message, &path))
+        self.done(sequence, self.joined(&served, &message, &path))
     }
 
     /// Replaces a drive that still works.
     pub fn replace(&self, name: &str, request: ReplaceRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         if let Some(message) = served.lanes.replace_by_spare(request.old.clone(), request.new.clone())? {
-            return self.done(sequence, message);
+            return self.done(sequence, self.with_served_name(&served, &message));
         }
         let new = open_confirmed(&served, &request.new, request.confirmed.as_deref())?;
         let may_overwrite = request.force || request.confirmed.is_some();
         let message = served.lanes.replace(request.old, new, may_overwrite)?;
         self.set_held_cache(&served, &request.new);
-        self.done(sequence, self.joined(message, &request.new))
+        self.done(sequence, self.joined(&served, &message, &request.new))
     }
 
     /// Begins a scrub.
