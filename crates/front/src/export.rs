@@ -3,14 +3,14 @@
 use crate::wire::transmission;
 use std::fmt;
 use std::sync::Arc;
-use stria_block::{RemoteDevice, bytes};
+use stria_block::{RemoteDevice, bytes, shown_sentence};
 
 /// A device that clients may use under a name.
 #[derive(Clone)]
 pub struct Export {
     /// The name that clients ask for. The export named `""` is the default, or else the first.
     pub name: String,
-    /// Text that a list of exports shows; may be empty.
+    /// Text that a list of exports shows; may be empty. Clients get it in visible characters, since `nbdinfo` prints it as it is.
     pub description: String,
     /// The device that serves the requests.
     pub device: Arc<dyn RemoteDevice>,
@@ -53,7 +53,7 @@ impl Facts {
             .find(|&size| size.is_power_of_two() && size >= block_min_bytes.max(4096) && size <= payload_bytes_max);
         Self {
             name: export.name.clone(),
-            description: export.description.clone(),
+            description: shown_sentence(&export.description).to_string(),
             size_bytes: bytes(limits.size_sectors) as u64 / u64::from(block_min_bytes) * u64::from(block_min_bytes),
             block_min_bytes,
             block_preferred_bytes: preferred.unwrap_or(block_min_bytes),

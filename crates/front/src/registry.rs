@@ -108,11 +108,11 @@ impl Shared {
     }
 
     pub fn add(&self, export: Export) -> Result<(), FrontError> {
-        let len = export.name.len().max(export.description.len());
+        let facts = Arc::new(Facts::of(&export, self.options.request_bytes_max));
+        let len = facts.name.len().max(facts.description.len());
         if len > STRING_BYTES_MAX {
             return Err(FrontError::LongExport { len, max: STRING_BYTES_MAX });
         }
-        let facts = Arc::new(Facts::of(&export, self.options.request_bytes_max));
         let mut registry = self.lock();
         if registry.exports.iter().any(|served| served.facts.name == export.name) {
             return Err(FrontError::DuplicateExport { name: export.name });

@@ -94,6 +94,29 @@ fn addresses_are_listened_on_at_the_next_attempt_when_one_of_them_could_not_be_u
     server.listen().expect("harmless if repeated");
 }
 
+/// Bug: a description with the name of an array, as it stood on the drives, reached the terminal of `nbdinfo --list` as it was.
+#[test]
+fn description_of_an_export_commands_no_terminal() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let export = |name: &str, description: &str| Export {
+        name: name.into(),
+        description: description.into(),
+        device: Arc::new(LaneDevice::spawn(Limits::plain(SIZE_BYTES / 512), true)),
+        read_only: false,
+    };
+    let exports = vec![export("tank", "x\ncontrol /tmp/evil\u{1b}[2J\u{202e}"), export("lake", "Österreich")];
+    let server = Server::start(vec![Listener::Unix(folder.path().join("nbd.sock"))], exports, Options::default());
+    let server = server.expect("a server");
+    let uri = |export: &str| server.uris(export).remove(0);
+    let Some(list) = run("nbdinfo", &["--list", &uri("")]) else { return };
+    assert_has(&list, &["description: x\\ncontrol /tmp/evil\\u{1b}[2J\\u{202e}\n", "description: Österreich\n"]);
+    let info = run("nbdinfo", &[&uri("tank")]).expect("it ran before");
+    assert_has(&info, &["description: x\\ncontrol /tmp/evil\\u{1b}[2J\\u{202e}\n"]);
+    // The name is what clients ask for, so it stays; what an escaped description needs counts, not what was given.
+    let long = server.add_export(export("pond", &"\n".repeat(4096)));
+    assert!(long.expect_err("8192 bytes").to_string().contains("8192 bytes is too long for NBD"));
+}
+
 #[test]
 fn nbdinfo_sees_each_export_as_it_is() {
     let service = Service::start();

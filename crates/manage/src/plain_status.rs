@@ -5,7 +5,7 @@ use crate::client::{self, SilentServe};
 use crate::matter::{Matter, MatterKind, Urgency, of_array};
 use std::fmt::Write as _;
 use std::path::Path;
-use stria_block::shown;
+use stria_block::{shown, shown_sentence};
 
 /// Nagios' exit codes.
 const OK: u8 = 0;
@@ -131,7 +131,7 @@ fn mdstat_sweep(text: &mut String, sweep: &SweepView) {
 /// A line and an exit code for Nagios, Icinga and what speaks like them: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 fn nagios(arrays: &[ArrayView], silent: &[SilentServe]) -> (String, u8) {
     let judged: Vec<(u8, String)> =
-        arrays.iter().map(|view| (severity(view), format!("{} {}", view.name, view.headline))).collect();
+        arrays.iter().map(|view| (severity(view), format!("{} {}", shown(&view.name), view.headline))).collect();
     let silent = silent.iter().map(|serve| (CRITICAL, serve.error.clone()));
     let mut all: Vec<(u8, String)> = judged.into_iter().chain(silent).collect();
     if all.is_empty() {
@@ -141,8 +141,9 @@ fn nagios(arrays: &[ArrayView], silent: &[SilentServe]) -> (String, u8) {
     let worst = all[0].0;
     let word = ["OK", "WARNING", "CRITICAL"][usize::from(worst)];
     let words: Vec<&str> = all.iter().map(|(_, words)| words.as_str()).collect();
-    // A bar begins the performance data.
+    // A bar begins the performance data, and the output is one line.
     let words = words.join("; ").replace('|', "/").replace('\n', " ");
+    let words = shown_sentence(&words);
     let count = |health: HealthView| arrays.iter().filter(|view| view.health == health).count();
     let (degraded, failed) = (count(HealthView::Degraded), count(HealthView::Failed));
     (format!("STRIA {word} - {words} | arrays={} degraded={degraded} failed={failed}\n", arrays.len()), worst)
@@ -240,5 +241,9 @@ mod tests {
         assert_eq!(nagios(&[], &[]), ("STRIA UNKNOWN - no array is served\n".into(), UNKNOWN));
         let (line, _) = nagios(&[array("optimal", &whole, r#""missing_slots": []"#)], &[]);
         assert_eq!(line, "STRIA OK - tank so | arrays=1 degraded=0 failed=0\n");
+        let mut odd = array("optimal", &whole, r#""missing_slots": []"#);
+        odd.name = "a\tb|c\nd\u{1b}".into();
+        let (line, _) = nagios(&[odd], &[]);
+        assert_eq!(line, "STRIA OK - a\\tb/c\\nd\\u{1b} so | arrays=1 degraded=0 failed=0\n");
     }
 }

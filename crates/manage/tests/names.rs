@@ -10,7 +10,8 @@ use std::path::Path;
 use support::Place;
 
 /// Of at most 31 bytes each.
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
+    "a\tb|c",
     "x\ncontrol /tmp/evil",
     "a\x1b[2J\x1b]0;owned\x07",
     "t\u{202e}knat\u{2066}",
