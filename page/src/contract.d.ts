@@ -2524,6 +2524,8 @@ export interface components {
             /** @description The reason why it was not delivered. */
             error: string | null;
         };
+        /** @description What the time of a plan is estimated from. */
+        PaceBasis: "measured" | "typical" | "limit";
         /** @description What an action would do. Nothing is done yet. */
         Plan: {
             /** @description The action. */
@@ -2554,8 +2556,30 @@ export interface components {
             expires_ms: number;
             /** @description The plan. */
             plan: components["schemas"]["Plan"];
+            /** @description How long it takes, if it fills a drive. Null: it ends at once, or nobody knows. */
+            takes: components["schemas"]["PlanTime"] | null;
             /** @description The token: for one use, for the caller who asked for the plan. */
             token: string;
+        };
+        /** @description How long a plan takes: an estimate. Clients that work meanwhile make it longer. */
+        PlanTime: {
+            /** @description The source of the pace. */
+            basis: components["schemas"]["PaceBasis"];
+            /**
+             * Format: uint64
+             * @description The bytes that are written to the drive.
+             */
+            bytes: number;
+            /**
+             * Format: uint64
+             * @description The pace that is assumed.
+             */
+            bytes_per_s: number;
+            /**
+             * Format: uint64
+             * @description The estimate.
+             */
+            seconds: number;
         };
         /** @description A drive of the pool. */
         PoolDrive: {

@@ -26,6 +26,7 @@ mod schedules;
 mod server;
 mod stream;
 mod summary;
+mod takes;
 mod tcp;
 pub mod types;
 mod users;

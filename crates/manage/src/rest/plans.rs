@@ -6,7 +6,8 @@
 use super::auth::{Caller, secret, sha256, sha256_of};
 use super::drives;
 use super::machine::Machine;
-use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, Role};
+use super::takes::{Fill, member_bytes};
+use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, PlanTime, Role};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, FirmwareRequest, HealthView, MemberView};
 use crate::clock::now_ms;
 use crate::config::Uuid;
@@ -37,6 +38,8 @@ const PLANS_MAX: usize = 256;
 pub struct Based {
     /// The plan.
     pub plan: Plan,
+    /// The drive that it fills, if that takes its time.
+    pub fill: Option<Fill>,
     /// The state of the array and the drives, in words that change with it.
     basis: String,
 }
@@ -60,8 +63,9 @@ fn invalid(text: impl Into<String>) -> ApiError {
 }
 
 impl Plans {
-    /// Offers a plan to a caller.
-    pub fn offer(&self, based: Based, caller: &Caller) -> PlanOffer {
+    /// Offers a plan to a caller. `takes`: how long it takes. It is no part of what is compared when the token comes back, as it
+    /// changes with what is measured.
+    pub fn offer(&self, based: Based, takes: Option<PlanTime>, caller: &Caller) -> PlanOffer {
         let (token, plan) = (secret(), based.plan.clone());
         let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         plans.retain(|_, offered| offered.since.elapsed() < LASTS);
@@ -71,7 +75,7 @@ impl Plans {
             plans.remove(&oldest);
         }
         plans.insert(sha256(token.as_bytes()), Offered { based, by: caller.name.clone(), since: Instant::now() });
-        PlanOffer { token, expires_ms: now_ms() + LASTS.as_millis() as u64, plan }
+        PlanOffer { token, expires_ms: now_ms() + LASTS.as_millis() as u64, plan, takes }
     }
 
     /// Takes a plan back for its one use.
@@ -184,6 +188,7 @@ fn is_active(member: &MemberView) -> bool {
 /// A plan under construction.
 struct Draft {
     plan: Plan,
+    fill: Option<Fill>,
     basis: String,
 }
 
@@ -200,7 +205,7 @@ impl Draft {
             role,
             confirm: None,
         };
-        Self { plan, basis: String::new() }
+        Self { plan, fill: None, basis: String::new() }
     }
 
     /// Makes the plan depend on this array as it is.
@@ -255,7 +260,7 @@ impl Draft {
             self.plan.role = Role::Admin;
             self.plan.confirm = Some(name.to_owned());
         }
-        Based { plan: self.plan, basis: self.basis }
+        Based { plan: self.plan, fill: self.fill, basis: self.basis }
     }
 }
 
@@ -470,6 +475,10 @@ fn plan_add(machine: &Machine, action: &Action, array: &str, drive: &Path, span:
     } else {
         draft.warn_of_unlike(&view, &page.path, page.kind.as_deref(), page.size_bytes);
         let is_filled = span.as_ref().map_or(view.health != HealthView::Optimal, |span| lacks_a_member(&view, span));
+        if is_filled {
+            let of = span.and_then(|span| part_named(&view, span)).unwrap_or(&view);
+            draft.fill = fill(&view, of, drive, page.kind.as_deref(), page.size_bytes);
+        }
         draft.overwrites(
             &[page],
             if is_filled { "metadata of the array, then all of it by the rebuild" } else { "metadata of a spare" },
@@ -488,13 +497,18 @@ fn plan_replace(machine: &Machine, action: &Action, array: &str, old: &Path, new
         entry.name
     );
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
+    let of =
+        view.spans.iter().find(|span| all_members(span).iter().any(|member| Path::new(&member.path) == old)).unwrap_or(&view);
     if all_members(&view).iter().any(|member| Path::new(&member.path) == new && member.role == "spare") {
         let spare = member(&view, new)?;
-        draft.warn_of_unlike(&view, &spare.path, Some(&drives::kind_of(new)), spare.size_bytes);
+        let kind = drives::kind_of(new);
+        draft.warn_of_unlike(&view, &spare.path, Some(&kind), spare.size_bytes);
+        draft.fill = fill(&view, of, new, Some(&kind), spare.size_bytes);
         draft.plan.writes.push(of_member(spare, "the content of the member that it replaces"));
     } else {
         let page = candidate(machine, &entry, &view, new)?;
         draft.warn_of_unlike(&view, &page.path, page.kind.as_deref(), page.size_bytes);
+        draft.fill = fill(&view, of, new, page.kind.as_deref(), page.size_bytes);
         draft.overwrites(&[page], "metadata of the array, then the content of the member that it replaces");
     }
     Ok(draft.done(&entry.name))
@@ -895,6 +909,22 @@ fn member<'a>(view: &'a ArrayView, drive: &Path) -> Result<&'a MemberView, ApiEr
 /// True if this span lacks a member.
 fn lacks_a_member(view: &ArrayView, span: &str) -> bool {
     (view.name == span && view.health != HealthView::Optimal) || view.spans.iter().any(|part| lacks_a_member(part, span))
+}
+
+/// The array or span of this name.
+fn part_named<'a>(view: &'a ArrayView, name: &str) -> Option<&'a ArrayView> {
+    if view.name == name { Some(view) } else { view.spans.iter().find_map(|part| part_named(part, name)) }
+}
+
+/// A drive that is filled as a member of this array or span of it. `None`: its size is not known.
+fn fill(view: &ArrayView, of: &ArrayView, drive: &Path, kind: Option<&str>, size_bytes: Option<u64>) -> Option<Fill> {
+    Some(Fill {
+        uuid: view.uuid.clone(),
+        drive: drive.display().to_string(),
+        kind: kind.unwrap_or_default().to_owned(),
+        bytes: member_bytes(of, size_bytes)?,
+        bytes_per_s_max: view.speed.as_ref().and_then(|speed| speed.max_bytes_per_s),
+    })
 }
 
 fn is_span(view: &ArrayView, uuid: &str) -> bool {

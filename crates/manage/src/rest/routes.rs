@@ -232,7 +232,8 @@ fn foreign(call: Call<Nothing>) -> Result<Foreign, ApiError> {
 
 fn offer(call: Call<Body<Action>>) -> Result<PlanOffer, ApiError> {
     let based = plans::plan(&call.rest.machine, &call.input.0, &call.caller)?;
-    Ok(call.rest.plans.offer(based, &call.caller))
+    let takes = based.fill.as_ref().map(|fill| fill.takes(call.rest.measurements.limits(&fill.uuid).as_ref()));
+    Ok(call.rest.plans.offer(based, takes, &call.caller))
 }
 
 fn act(call: Call<Body<Action>>) -> Result<Job, ApiError> {

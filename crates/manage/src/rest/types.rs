@@ -684,6 +684,33 @@ pub struct PlanOffer {
     pub expires_ms: u64,
     /// The plan.
     pub plan: Plan,
+    /// How long it takes, if it fills a drive. Null: it ends at once, or nobody knows.
+    pub takes: Option<PlanTime>,
+}
+
+/// What the time of a plan is estimated from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PaceBasis {
+    /// Long reads of the slowest member, as they were measured.
+    Measured,
+    /// What drives of this kind usually do.
+    Typical,
+    /// The array's speed limit of rebuilds, which is below both.
+    Limit,
+}
+
+/// How long a plan takes: an estimate. Clients that work meanwhile make it longer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanTime {
+    /// The estimate.
+    pub seconds: u64,
+    /// The bytes that are written to the drive.
+    pub bytes: u64,
+    /// The pace that is assumed.
+    pub bytes_per_s: u64,
+    /// The source of the pace.
+    pub basis: PaceBasis,
 }
 
 /// Carries out a plan.
