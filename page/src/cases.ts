@@ -71,9 +71,20 @@ export function free_drive(view: ArrayView, drives: Drive[]): Drive | null {
   return drives.find((drive) => drive.free && !drive.error && !drive.pool && !working.has(drive.path) && kinds.has(drive.kind) && is_large_enough(drive, least)) ?? null;
 }
 
+/** The free drive that the way out of a case takes, if the machine has one. */
+export const free_of = (one: Case, drives: Drive[] | null): Drive | null =>
+  one.todo_with_free && one.view && drives && one.remedy && needs_drive(one.remedy) ? free_drive(one.view, drives) : null;
+
+/** True if the reader still has to name a drive for this. */
+export const needs_drive = (action: Action) => (action.action === "add" && action.drive === "") || (action.action === "replace" && action.new === "");
+
+/** The same with this drive. */
+export const with_drive = (action: Action, path: string): Action =>
+  action.action === "add" ? { ...action, drive: path } : action.action === "replace" ? { ...action, new: path } : action;
+
 /** The steps of a case: a machine that has a free drive needs nobody to fetch one before the rebuild begins. */
 export function steps_of(one: Case, drives: Drive[] | null): Say[] {
-  const free = one.todo_with_free && one.view && drives && one.remedy ? free_drive(one.view, drives) : null;
+  const free = free_of(one, drives);
   const lost = [...one.drives, ...one.last];
   // Nobody is sent for a drive that is out already, nor told to leave it in.
   const is_out = drives !== null && lost.length > 0 && lost.every(({ path }) => !drives.some((drive) => drive.path === path && !drive.free));
@@ -160,7 +171,7 @@ const named = (text: string, members: MemberView[]) => {
   return text.split("`").map((part, index) => (index % 2 === 1 ? part : short(part))).join("`");
 };
 
-type Words = { what: Key; means: Key; todo: Key[]; todo_with_free?: Key[]; avoid: Key[] };
+type Words = { what: Key; means: Key; todo: Key[]; todo_with_free?: Key[] | undefined; avoid: Key[] };
 /** `x` where the catalogue has `case_x` and `case_x_means`. */
 type Stem = { [K in Key]: K extends `case_${infer S}_means` ? (`case_${S}` extends Key ? S : never) : never }[Key];
 type Steps = { todo: Key[]; avoid: Key[] };
@@ -179,7 +190,7 @@ const LOOK: Record<Context["mark"], Key> = { serial: "do_look_serial", name: "do
 const restores = (view: ArrayView | null) => view?.sweep?.kind === "rebuild" || view?.sweep?.kind === "resync";
 /** A rebuild runs, and does not fill every gap. */
 const fills_another = (view: ArrayView | null) => has_target(view) && restores(view);
-const regular = (stem: Stem, steps: Steps): Words => ({ what: `case_${stem}` as Key, means: `case_${stem}_means` as Key, ...steps });
+const regular = (stem: Stem, steps: Steps & { todo_with_free?: Key[] }): Words => ({ what: `case_${stem}` as Key, means: `case_${stem}_means` as Key, ...steps });
 const not_served = (means: Key, todo: Key[], avoid: Key[]): Words => ({ what: "case_not_served", means, todo, avoid });
 
 const STATES: Record<MatterKind, Wording> = {
@@ -201,7 +212,7 @@ const STATES: Record<MatterKind, Wording> = {
     ...(is_bare(view)
       ? { what: "case_rebuilding_bare", means: "means_rebuilding_bare" }
       : { what: "case_rebuilding", means: "means_rebuilding" }),
-    todo: [DO_WAIT[home], "do_faster"],
+    todo: [DO_WAIT[home]],
     avoid: ["not_pull_another", "not_restart"],
   }),
   paused: (view) => ({
@@ -218,7 +229,7 @@ const STATES: Record<MatterKind, Wording> = {
           means: left(view),
           todo: [...(fills_another(view) ? (["do_fill_other"] as const) : []), LOOK[mark], "do_new_drive", "do_plan"],
           todo_with_free: [...(fills_another(view) ? (["do_fill_other"] as const) : []), "do_plan_free", "do_leave_failed"],
-          avoid: [mark === "serial" ? "not_pull_uncompared" : "not_pull_other", "not_restart"],
+          avoid: ["not_pull_other", "not_restart"],
         }),
   }),
   read_only: { stem: "read_only", todo: ["do_stop_and_start"], avoid: ["not_force_failed"] },
@@ -248,22 +259,22 @@ const STATES: Record<MatterKind, Wording> = {
 };
 
 /** What an alarm means depends on its array: while that lacks redundancy, the array comes first. */
-function while_well(stem: Stem, steps: Steps): Wording {
+function while_well(stem: Stem, steps: Steps & { todo_with_free?: Key[] }): Wording {
   return (view) => {
-    const after = (means: Key, avoid: Key[]): Words => ({ ...regular(stem, steps), means, todo: ["do_array_first", "do_afterwards"], avoid });
+    const after = (means: Key, avoid: Key[]): Words => ({ ...regular(stem, steps), means, todo: ["do_array_first", "do_afterwards"], todo_with_free: undefined, avoid });
     if (!view || known_of(view) !== "present") return after("alarm_of_unknown", ["not_pull_another"]);
     if (view.health === "failed") return after("alarm_of_failed", ["not_force_failed"]);
     if (view.health === "degraded") return after(is_bare(view) ? "alarm_of_bare" : "alarm_of_degraded", ["not_pull_another"]);
-    return stem === "replace" && is_bare(view) ? { ...regular(stem, steps), means: "alarm_without_redundancy", todo: ["do_copy_before"] } : regular(stem, steps);
+    return stem === "replace" && is_bare(view) ? { ...regular(stem, steps), means: "alarm_without_redundancy", todo: ["do_copy_before"], todo_with_free: undefined } : regular(stem, steps);
   };
 }
 
 /** Alarms of which the state of the array says nothing. Others, such as that of a rebuild's progress, are no matters. */
 const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
-  DriveReplace: while_well("replace", { todo: ["do_replace_before"], avoid: ["not_pull_working"] }),
+  DriveReplace: while_well("replace", { todo: ["do_replace_before"], avoid: ["not_pull_working"], todo_with_free: ["do_copy_free", "do_leave_working"] }),
   DriveWatch: { stem: "watch", todo: ["do_watch"], avoid: ["not_in_haste"] },
   SlowMember: while_well("slow", { todo: ["do_slow"], avoid: ["not_pull_working"] }),
-  SparesMissing: while_well("spares", { todo: ["do_add_spare"], avoid: ["not_take_spare"] }),
+  SparesMissing: while_well("spares", { todo: ["do_add_spare"], avoid: ["not_take_spare"], todo_with_free: ["do_spare_free"] }),
   FailSpare: while_well("spare_failed", { todo: ["do_take_out"], avoid: ["not_reuse"] }),
   // The reason begins with the part of the configuration.
   ConfigFault: (_view, _entry, matter) =>

@@ -1,7 +1,7 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
-import { type Case, type LastDrive, cases, drives_of, family, known_of, label, spares_of, steps_of } from "./cases.ts";
-import { bytes, duration, listed, percent, rate, time } from "./format.ts";
+import { type Case, type LastDrive, cases, drives_of, family, free_of, known_of, label, spares_of, steps_of } from "./cases.ts";
+import { bytes, duration, listed, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, job_text, open_plan } from "./plan.tsx";
@@ -113,7 +113,9 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
         <h1>{worst ? <Say it={worst.what} /> : arrays.value.length === 0 ? t("no_array") : served.length === 0 ? t("none_served") : rest !== "" ? t("well_but", { rest }) : t("all_well")}</h1>
         {worst ? (
           <p>
+            {worst.kind === "rebuilding" && <UntilWhen one={worst} />}
             <Say it={worst.means} />
+            {worst.since_ms !== null && ` ${t("since_when", { time: time(here(worst.since_ms)), ago: duration(Math.max(0, (now.value - here(worst.since_ms)) / 1000), true) })}`}
             {all.length > 1 && ` ${t("and_more", { n: all.length - 1 })}`}
           </p>
         ) : (
@@ -178,93 +180,60 @@ const task_of = (one: Case): Task | undefined => {
   return arrays.value.flatMap((array) => array.tasks).find((task) => task.array === name && RESTORES.has(task.kind));
 };
 
+/** Until when a rebuild runs: the first that a reader asks who would like to go home. */
+function UntilWhen({ one }: { one: Case }) {
+  const task = task_of(one);
+  if (task?.kind !== "rebuild" || task.left_s === undefined || task.left_s === null) return null;
+  return (
+    <>
+      <strong>{t("complete_at", { time: time(in_s(task.left_s)) })}</strong>{" "}
+    </>
+  );
+}
+
 function CaseBody({ one }: { one: Case }) {
   const { remedy, view } = one;
   const is_present = view !== null && known_of(view) === "present";
   const task = is_present ? task_of(one) : undefined;
-  const ends = task?.left_s === undefined || task.left_s === null ? null : in_s(task.left_s);
-  // Of a failed array the headline says it.
-  const is_loss = is_present && view.health !== "failed" && (view.health !== "optimal" || one.severity === "critical");
   const todo = steps_of(one, drives.value);
+  const free = free_of(one, drives.value);
+  // While a new drive is filled, the failed one stays in; the steps name it.
+  const is_rebuilding = one.kind === "rebuilding";
+  const to_pull = is_rebuilding ? one.drives.filter((member) => role_of(member) === "failed") : [];
   return (
     <>
-      {(one.since_ms !== null || is_loss || task) && (
-        <div class="standing">
-          {(one.since_ms !== null || is_loss) && (
-            <dl class="facts">
-              {one.since_ms !== null && (
-                <div>
-                  <dt>{t("since")}</dt>
-                  <dd>
-                    <When ms={one.since_ms} />
-                    <small>
-                      <Ago ms={one.since_ms} />
-                    </small>
-                  </dd>
-                </div>
-              )}
-              {view && is_loss && (
-                <div>
-                  <dt>{t("more_failures")}</dt>
-                  <dd class={view.losses_survived === 0 ? "bad" : ""}>
-                    {view.losses_survived}
-                    <small>{view.losses_survived === 0 ? t("next_loses") : t("survives_n", { n: view.losses_survived })}</small>
-                  </dd>
-                </div>
-              )}
-              {one.kind === "rebuilding" && task && (
-                <div>
-                  <dt>{t("complete_again")}</dt>
-                  <dd>
-                    {ends !== null && task.kind === "rebuild" ? time(ends) : "–"}
-                    <small>{ends !== null && task.kind === "rebuild" ? t("in_time", { time: duration(task.left_s ?? 0, true) }) : t("end_unknown_short")}</small>
-                  </dd>
-                </div>
-              )}
-            </dl>
-          )}
-          {task && <Progress task={task} />}
-        </div>
-      )}
+      {task && <Progress task={task} />}
       <div class="case-body">
-        {(view || one.reason) && (
+        {!view && <Why one={one} />}
+        {view && (
           <section class="which">
-            {view && (
-              <>
-                {(is_present || one.drives.length > 0) && <h3>{t(one.drives.length > 1 ? "the_drives" : "the_drive")}</h3>}
-                <AsOf array={view} />
-                <Bays array={view} about={one.drives.map((member) => member.path)} name={view.name} />
-                {one.drives.map((member) => (one.drives.length > 1 ? <Brief key={member.path} member={member} /> : <Identity key={member.path} member={member} />))}
-                {one.last.map((last) => (
-                  <Last key={last.slot} last={last} />
-                ))}
-                {is_present && one.drives.length === 0 && one.last.length < view.missing_slots.length && <Unknown one={one} />}
-              </>
-            )}
-            {one.reason && (
-              <p class="reason">
-                <span class="soft">{t("reason")}</span> <span lang="en">{one.reason}</span>
-              </p>
-            )}
+            {(is_present || one.drives.length > 0) && <h3 class="hidden">{t(one.drives.length > 1 ? "the_drives" : "the_drive")}</h3>}
+            <AsOf array={view} />
+            <Bays array={view} about={one.drives.map((member) => member.path)} name={view.name} is_brief />
+            {!is_rebuilding && <Marked one={one} />}
+            {one.last.map((last) => (
+              <Last key={last.slot} last={last} />
+            ))}
+            {is_present && one.drives.length === 0 && one.last.length < view.missing_slots.length && <Unknown one={one} />}
+            {!FOLDS_REASON.has(one.kind) && <Why one={one} />}
           </section>
         )}
         <div class="do-dont">
           <section>
-            <h3>
-              <Sign name="good" /> {t("what_to_do")}
-            </h3>
+            <h3 class="hidden">{t("what_to_do")}</h3>
             <ol>
               {todo.map((say, index) => (
                 <li key={index}>
                   <Say it={say} />
                 </li>
               ))}
+              {to_pull.map((member) => (
+                <li key={member.path}>{t("do_pull_after", { drive: label(member), where: where_is(member.path, drive_of(member) ?? { seat: null, serial: member.serial ?? null }) })}</li>
+              ))}
             </ol>
           </section>
           <section class="dont">
-            <h3>
-              <Sign name="critical" /> {t("not_now")}
-            </h3>
+            <h3 class="hidden">{t("not_now")}</h3>
             <ul>
               {one.avoid.map((say, index) => (
                 <li key={index}>
@@ -275,21 +244,79 @@ function CaseBody({ one }: { one: Case }) {
           </section>
         </div>
       </div>
-      {(remedy || view) && (
-        <div class={`buttons${remedy ? " stay" : ""}`}>
-          {remedy && (
-            <Act primary onClick={() => open_plan(remedy)}>
-              {t("plan_of", { action: action_word(remedy) })}
-            </Act>
-          )}
-          {view && (
-            <a class="button" href={`#/arrays/${encodeURIComponent(one.array)}`}>
-              {t("see_array", { array: one.array })}
-            </a>
-          )}
+      <Details one={one} />
+      {remedy && (
+        <div class="buttons stay">
+          <Act primary onClick={() => open_plan(remedy, undefined, free?.path)}>
+            {free ? t(remedy.action === "replace" ? "plan_of_copy" : "plan_of_free", { drive: label(free) }) : t("plan_of", { action: action_word(remedy) })}
+          </Act>
         </div>
       )}
     </>
+  );
+}
+
+/** How a person finds the drives that a case is about. */
+const Marked = ({ one }: { one: Case }) => (
+  <>{one.drives.map((member) => (one.drives.length > 1 ? <Brief key={member.path} member={member} /> : <Identity key={member.path} member={member} />))}</>
+);
+
+/** Kinds of which the reason changes nothing of what is to be done: the steps of others name it. */
+const FOLDS_REASON = new Set(["degraded", "rebuilding", "paused"]);
+
+const Why = ({ one }: { one: Case }) =>
+  one.reason && (
+    <p class="reason">
+      <span class="soft">{t("reason")}</span> <span lang="en">{one.reason}</span>
+    </p>
+  );
+
+/** What nobody has to read before he acts: since when, what else may fail, the reason, the drives as they are marked. */
+function Details({ one }: { one: Case }) {
+  const { view } = one;
+  const is_present = view !== null && known_of(view) === "present";
+  // Of a failed array the headline says it.
+  const is_loss = is_present && view.health !== "failed" && (view.health !== "optimal" || one.severity === "critical");
+  if (one.since_ms === null && !view) return null;
+  return (
+    <details class="more">
+      <summary>{t("details")}</summary>
+      <div class="case">
+        {(one.since_ms !== null || is_loss) && (
+          <dl class="facts">
+            {one.since_ms !== null && (
+              <div>
+                <dt>{t("since")}</dt>
+                <dd>
+                  <When ms={one.since_ms} />
+                  <small>
+                    <Ago ms={one.since_ms} />
+                  </small>
+                </dd>
+              </div>
+            )}
+            {view && is_loss && (
+              <div>
+                <dt>{t("more_failures")}</dt>
+                <dd class={view.losses_survived === 0 ? "bad" : ""}>
+                  {view.losses_survived}
+                  <small>{view.losses_survived === 0 ? t("next_loses") : t("survives_n", { n: view.losses_survived })}</small>
+                </dd>
+              </div>
+            )}
+          </dl>
+        )}
+        {one.kind === "rebuilding" && <Marked one={one} />}
+        {one.drives.length === 1 && one.drives.map((member) => <Marks key={member.path} member={member} />)}
+        {FOLDS_REASON.has(one.kind) && <Why one={one} />}
+        {one.kind === "rebuilding" && <p>{t("do_faster")}</p>}
+        {view && (
+          <p>
+            <a href={`#/arrays/${encodeURIComponent(one.array)}`}>{t("see_array", { array: one.array })}</a>
+          </p>
+        )}
+      </div>
+    </details>
   );
 }
 
@@ -323,25 +350,37 @@ function Brief({ member }: { member: MemberView }) {
   );
 }
 
-/** How a person finds the drive: what stands on it, and where it is. */
+/** How a person finds the drive: its place, and what stands on it. */
 function Identity({ member }: { member: MemberView }) {
-  const { slot } = member;
   const place = place_of(drive_of(member)?.seat);
   return (
     <dl class="identity">
-      {place && (
+      {place ? (
         <div>
           <dt>{t("place")}</dt>
           <dd class="big">{place}</dd>
         </div>
+      ) : (
+        <div>
+          <dt>{t("slot_in_array")}</dt>
+          <dd class="big">{member.slot ?? "–"}</dd>
+        </div>
       )}
-      <div>
-        <dt>{t("slot_in_array")}</dt>
-        <dd class="big">{slot ?? "–"}</dd>
-      </div>
       <div>
         <dt>{t(member.serial ? "serial" : "drive")}</dt>
         <dd class={member.serial ? "big mono" : "big path"}>{member.serial ?? label(member)}</dd>
+      </div>
+    </dl>
+  );
+}
+
+/** The rest of what is known of it. */
+function Marks({ member }: { member: MemberView }) {
+  return (
+    <dl class="identity">
+      <div>
+        <dt>{t("slot_in_array")}</dt>
+        <dd>{member.slot ?? "–"}</dd>
       </div>
       <div>
         <dt>{t("model")}</dt>

@@ -143,19 +143,19 @@ function ending({ serial, path }: MemberView): string {
 }
 
 /** The array's slots as they stand side by side, each with the drive in it; those that it is about are marked. */
-export function Bays({ array, about = [], name }: { array: ArrayView; about?: string[]; name: string }) {
+export function Bays({ array, about = [], name, is_brief = false }: { array: ArrayView; about?: string[]; name: string; is_brief?: boolean }) {
   if (known_of(array) === "nothing") return null;
   const parts = array.spans.length > 0 ? array.spans : [array];
   return (
     <>
       {parts.map((part) => (
-        <Slots key={part.name} part={part} about={about} name={parts.length > 1 ? part.name : name} titled={parts.length > 1} />
+        <Slots key={part.name} part={part} about={about} name={parts.length > 1 ? part.name : name} titled={parts.length > 1} is_brief={is_brief} />
       ))}
     </>
   );
 }
 
-function Slots({ part, about, name, titled }: { part: ArrayView; about: string[]; name: string; titled: boolean }) {
+function Slots({ part, about, name, titled, is_brief }: { part: ArrayView; about: string[]; name: string; titled: boolean; is_brief: boolean }) {
   // A slot shows the drive that has it now; one that has lost it stands beside.
   const members = part.members.filter(is_drive).sort((a, b) => Number(a.role === "failed") - Number(b.role === "failed"));
   const slots = new Map<number, MemberView | null>(part.missing_slots.map((slot) => [slot, null]));
@@ -172,26 +172,28 @@ function Slots({ part, about, name, titled }: { part: ArrayView; about: string[]
       {titled && <p class="bays-title">{name}</p>}
       <ul class="bays" aria-label={t("slots_of", { array: name })}>
         {row.map(([slot, member]) => (
-          <Bay key={slot} slot={slot} member={member} marked={member ? about.includes(member.path) : about.length > 0 && part.missing_slots.includes(slot)} />
+          <Bay key={slot} slot={slot} member={member} marked={member ? about.includes(member.path) : about.length > 0 && part.missing_slots.includes(slot)} is_brief={is_brief} />
         ))}
         {beside.map((member) => (
-          <Bay key={member.path} slot={null} member={member} marked={about.includes(member.path)} />
+          <Bay key={member.path} slot={null} member={member} marked={about.includes(member.path)} is_brief={is_brief} />
         ))}
       </ul>
     </div>
   );
 }
 
-function Bay({ slot, member, marked }: { slot: number | null; member: MemberView | null; marked: boolean }) {
+function Bay({ slot, member, marked, is_brief }: { slot: number | null; member: MemberView | null; marked: boolean; is_brief: boolean }) {
   const role = member && role_of(member);
   const state = role === null ? "missing" : role.replace(" ", "-");
   const word = role === null ? t("missing") : role_word(role);
+  // What works needs no words beside its sign, so that those of the drives that are meant stand out.
+  const hidden = is_brief && !marked && role === "in sync" ? " hidden" : "";
   return (
     <li class={`bay ${state}${marked ? " marked" : ""}`} title={member ? [member.path, member.model, member.serial].filter(Boolean).join(" · ") : word}>
       <span class="bay-slot">{slot === null ? "+" : slot}</span>
       <Sign name={role === null ? "missing" : role_sign(role)} />
-      <span class="bay-word">{word}</span>
-      <span class="bay-serial">{member ? ending(member) : "–"}</span>
+      <span class={`bay-word${hidden}`}>{word}</span>
+      <span class={`bay-serial${hidden}`}>{member ? ending(member) : "–"}</span>
     </li>
   );
 }

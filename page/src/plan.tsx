@@ -1,17 +1,20 @@
 // One window for everything that changes something: choose a drive where one is needed, see the plan, confirm it, follow it to the end.
 import { signal } from "@preact/signals";
 import { useEffect, useId, useState } from "preact/hooks";
-import { type Home, drives_of, free_drive, home_of, is_large_enough, label, least_bytes } from "./cases.ts";
-import { bytes, count, duration, now, percent, time } from "./format.ts";
+import { type Home, drives_of, free_drive, home_of, is_large_enough, label, least_bytes, needs_drive, with_drive } from "./cases.ts";
+import { bytes, count, duration, now, percent, rate, time } from "./format.ts";
 import { array_of, drives, drives_fault, drops, here, inside, job_of, logins, look_at_drives, state } from "./live.ts";
 import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, may, useAwaited, useFocus, where_is } from "./parts.tsx";
 import * as server from "./server.ts";
-import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer } from "./types.ts";
+import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer, PlanTime } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
-/** What is being planned, the job that carries it out, and whether that removes a failed drive; null: the window is closed. */
-export const planned = signal<{ action: Action; title?: string; job?: Job; is_failed?: boolean } | null>(null);
-export const open_plan = (action: Action, title?: string) => (planned.value = { action, title });
+/**
+ * What is being planned, the drive that the page has chosen for it (`path`; the reader may choose another), the job that carries it out, and
+ * whether that removes a failed drive; null: the window is closed.
+ */
+export const planned = signal<{ action: Action; title?: string; path?: string; job?: Job; is_failed?: boolean } | null>(null);
+export const open_plan = (action: Action, title?: string, path?: string) => (planned.value = { action, title, path });
 
 // Without a cast: the compiler asks for the word of every action that the server knows.
 const NAMES: Record<Action["action"], Key> = {
@@ -54,18 +57,16 @@ export const action_word = (action: Action) => {
   return t(NAMES[action.action]);
 };
 
-const needs_drive = (action: Action) => (action.action === "add" && action.drive === "") || (action.action === "replace" && action.new === "");
-
 const title_of = (action: Action) => ("array" in action && action.action !== "import" && typeof action.array === "string" ? `${action_word(action)} – ${action.array}` : action_word(action));
 
 export function PlanWindow() {
   const wanted = planned.value;
   if (!wanted) return null;
-  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} title={wanted.title ?? title_of(wanted.action)} job={wanted.job ?? null} is_failed={wanted.is_failed ?? false} />;
+  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} path={wanted.path} title={wanted.title ?? title_of(wanted.action)} job={wanted.job ?? null} is_failed={wanted.is_failed ?? false} />;
 }
 
-function Planning({ wanted, title, job, is_failed }: { wanted: Action; title: string; job: Job | null; is_failed: boolean }) {
-  const [action, set_action] = useState<Action>(wanted);
+function Planning({ wanted, path, title, job, is_failed }: { wanted: Action; path: string | undefined; title: string; job: Job | null; is_failed: boolean }) {
+  const [action, set_action] = useState<Action>(path === undefined ? wanted : with_drive(wanted, path));
   const [offer, set_offer] = useState<PlanOffer | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
   const chooses = needs_drive(action);
@@ -94,16 +95,17 @@ function Planning({ wanted, title, job, is_failed }: { wanted: Action; title: st
 
   const back = needs_drive(wanted) && !chooses && !job ? () => (set_offer(null), set_error(null), set_action(wanted)) : null;
   const step = job ? 3 : chooses ? 1 : 2;
+  const chooses_first = needs_drive(wanted) && path === undefined;
   const head = useFocus<HTMLParagraphElement>(step);
   return (
     <Window title={title} onClose={close}>
-      <p class="step soft" ref={head} tabIndex={-1}>{t("step_of", needs_drive(wanted) ? { n: step, all: 3 } : { n: step - 1, all: 2 })}</p>
+      <p class="step soft" ref={head} tabIndex={-1}>{t("step_of", chooses_first ? { n: step, all: 3 } : { n: Math.max(1, step - 1), all: 2 })}</p>
       {chooses ? (
         <ChooseDrive action={action} onChoose={set_action} />
       ) : job ? (
         <Follow job={job} is_failed={is_failed} onClose={close} />
       ) : offer ? (
-        <Confirm offer={offer} onBack={back} onJob={(job, is_failed) => (planned.value = { action: wanted, title, job, is_failed })} onChanged={() => (set_offer(null), set_action({ ...action }))} />
+        <Confirm offer={offer} onBack={back} onJob={(job, is_failed) => (planned.value = { action: wanted, title, path, job, is_failed })} onChanged={() => (set_offer(null), set_action({ ...action }))} />
       ) : error ? (
         <>
           <Refused error={error} />
@@ -165,8 +167,7 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
   useAwaited();
   const go = () => {
     if (!path) return;
-    if (action.action === "add") onChoose({ ...action, drive: path });
-    if (action.action === "replace") onChoose({ ...action, new: path });
+    onChoose(with_drive(action, path));
   };
   return (
     <>
@@ -276,7 +277,7 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
   const changed = error?.status === 409 || is_over;
   return (
     <form onSubmit={(event) => (event.preventDefault(), ready && !is_closed() && may(role) && void go())}>
-      <PlanText plan={plan} />
+      <PlanText plan={plan} takes={offer.takes} />
       <Comeback action={plan.action} />
       {plan.confirm && (
         <p class="field">
@@ -289,7 +290,7 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
       <div class="buttons">
         {onBack && (
           <button type="button" onClick={onBack}>
-            {t("back")}
+            {t(plan.action.action === "add" || plan.action.action === "replace" ? "another_drive" : "back")}
           </button>
         )}
         {changed ? (
@@ -319,67 +320,106 @@ function Comeback({ action }: { action: Action }) {
   );
 }
 
-export function PlanText({ plan }: { plan: Plan }) {
+const BASIS: Record<PlanTime["basis"], Key> = { measured: "pace_measured", typical: "pace_typical", limit: "pace_limit" };
+
+/** What happens and how long it takes, in a line; null: nobody knows. */
+function lead_of({ action }: Plan, takes: PlanTime): string | null {
+  const time_left = { time: duration(takes.seconds), until: time(now.value + takes.seconds * 1000) };
+  if (action.action === "add") return t("plan_fills", { drive: label({ path: action.drive }), array: action.array, ...time_left });
+  if (action.action === "replace") return t("plan_copies", { drive: label({ path: action.new }), old: label({ path: action.old }), ...time_left });
+  return null;
+}
+
+export function PlanText({ plan, takes }: { plan: Plan; takes?: PlanTime | null | undefined }) {
+  const lead = takes ? lead_of(plan, takes) : null;
+  if (!takes || lead === null) return <PlanDetails plan={plan} />;
+  return (
+    <div class="plan">
+      <p class="lead">{lead}</p>
+      {plan.loses.length > 0 && <Loses plan={plan} />}
+      <Warnings plan={plan} />
+      {/* What is lost must be seen, and where. */}
+      <details open={plan.loses.length > 0}>
+        <summary>{t("what_is_written")}</summary>
+        <div class="plan">
+          <p lang="en">{plan.title}</p>
+          <Writes plan={plan} />
+          <p class="soft">{t(BASIS[takes.basis], { size: bytes(takes.bytes), rate: rate(takes.bytes_per_s) })}</p>
+        </div>
+      </details>
+    </div>
+  );
+}
+
+function PlanDetails({ plan }: { plan: Plan }) {
   return (
     <div class="plan">
       <p class="lead" lang="en">
         {plan.title}
       </p>
-      {plan.loses.length > 0 && (
-        <div class="loses" role="note">
-          <p>
-            <Sign name="critical" /> <strong>{t("what_is_lost")}</strong>
-          </p>
-          <ul lang="en">
-            {plan.loses.map((sentence) => (
-              <li key={sentence}>{sentence}</li>
-            ))}
-          </ul>
-        </div>
-      )}
-      {plan.writes.length === 0 ? (
-        plan.writes_nothing && <p class="soft">{t("writes_nothing")}</p>
-      ) : (
-        <div class="scroll" tabIndex={0} role="region" aria-label={t("what_is_written")}>
-          <table class="stacks">
-            <caption>{t("what_is_written")}</caption>
-            <thead>
-              <tr>
-                <th scope="col">{t("drive")}</th>
-                <th scope="col">{t("what")}</th>
-                <th scope="col">{t("lost_there")}</th>
-              </tr>
-            </thead>
-            <tbody lang="en">
-              {plan.writes.map((write) => (
-                <tr key={write.drive + write.what}>
-                  <th scope="row">
-                    <span class="path">{write.drive}</span>
-                    {write.identity && <small>{write.identity}</small>}
-                  </th>
-                  <td data-label={t("what")}>
-                    {write.what}
-                    {write.extents.length > 0 && <small>{write.extents.map((extent) => t("extent", { length: bytes(extent.length_bytes), start: bytes(extent.start_bytes) })).join("; ")}</small>}
-                  </td>
-                  <td class={write.loses ? "bad" : "soft"} data-label={t("lost_there")}>{write.loses ?? t("nothing")}</td>
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
-      )}
-      {plan.warnings.length > 0 && (
-        <ul class="warnings" lang="en">
-          {plan.warnings.map((sentence) => (
-            <li key={sentence}>
-              <Sign name="warning" /> {sentence}
-            </li>
-          ))}
-        </ul>
-      )}
+      {plan.loses.length > 0 && <Loses plan={plan} />}
+      <Writes plan={plan} />
+      <Warnings plan={plan} />
     </div>
   );
 }
+
+const Loses = ({ plan }: { plan: Plan }) => (
+  <div class="loses" role="note">
+    <p>
+      <Sign name="critical" /> <strong>{t("what_is_lost")}</strong>
+    </p>
+    <ul lang="en">
+      {plan.loses.map((sentence) => (
+        <li key={sentence}>{sentence}</li>
+      ))}
+    </ul>
+  </div>
+);
+
+function Writes({ plan }: { plan: Plan }) {
+  if (plan.writes.length === 0) return plan.writes_nothing ? <p class="soft">{t("writes_nothing")}</p> : null;
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={t("what_is_written")}>
+      <table class="stacks">
+        <caption>{t("what_is_written")}</caption>
+        <thead>
+          <tr>
+            <th scope="col">{t("drive")}</th>
+            <th scope="col">{t("what")}</th>
+            <th scope="col">{t("lost_there")}</th>
+          </tr>
+        </thead>
+        <tbody lang="en">
+          {plan.writes.map((write) => (
+            <tr key={write.drive + write.what}>
+              <th scope="row">
+                <span class="path">{write.drive}</span>
+                {write.identity && <small>{write.identity}</small>}
+              </th>
+              <td data-label={t("what")}>
+                {write.what}
+                {write.extents.length > 0 && <small>{write.extents.map((extent) => t("extent", { length: bytes(extent.length_bytes), start: bytes(extent.start_bytes) })).join("; ")}</small>}
+              </td>
+              <td class={write.loses ? "bad" : "soft"} data-label={t("lost_there")}>{write.loses ?? t("nothing")}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const Warnings = ({ plan }: { plan: Plan }) =>
+  plan.warnings.length === 0 ? null : (
+    <ul class="warnings" lang="en">
+      {plan.warnings.map((sentence) => (
+        <li key={sentence}>
+          <Sign name="warning" /> {sentence}
+        </li>
+      ))}
+    </ul>
+  );
 
 const MAY_CLOSE: Record<Home, Key> = { go: "may_close", untold: "may_close_untold", stay: "may_close_not" };
 

@@ -247,7 +247,7 @@ export async function mock(scene_name, port = 0) {
     "GET /api/v1/reports": () => ({ folder: "/var/lib/stria/reports", files: [{ name: "lab-tank.html", changed_ms: Date.now() - DAY }, { name: "plan.html", changed_ms: Date.now() - 2 * DAY }] }),
     "POST /api/v1/forecast": ({ like }) => forecast(like),
     "POST /api/v1/actions": (body) => job(body),
-    "POST /api/v1/plans": (action) => ({ token: JSON.stringify(action), expires_ms: clock() + 600_000, plan: plan(action) }),
+    "POST /api/v1/plans": (action) => ({ token: JSON.stringify(action), expires_ms: clock() + 600_000, plan: plan(action), takes: takes(action) }),
     "POST /api/v1/jobs": ({ token }) => job(JSON.parse(token)),
   };
   const job = (action) => {
@@ -344,6 +344,8 @@ function forecast(like) {
 }
 
 const USER = { name: "root", role: "admin", via: "unix" };
+
+const takes = ({ action }) => (action === "add" || action === "replace" ? { seconds: 4800, bytes: SIZE, bytes_per_s: 800e6, basis: "typical" } : null);
 
 function plan(action) {
   const drive = action.drive ?? action.new ?? "/dev/nvme12n1";

@@ -7,6 +7,7 @@ import { after, before, test } from "node:test";
 import { axe, browser, open, sticking_out } from "./browser.mjs";
 import { SCENES, drive, matter, mock } from "./mock.mjs";
 import { visit } from "./paint.mjs";
+import { bad_day } from "./words.mjs";
 
 let chromium;
 before(async () => {
@@ -68,10 +69,15 @@ test("the first screen says what is wrong, since when, which drive, what to do, 
     const case_ = page.locator(".case").first();
     // The drives are told later than the state.
     await case_.getByText(/is free and fits/).waitFor();
-    const text = await case_.innerText();
-    for (const words of ["17 min ago", "S64HNE0T510742", "any one drive", "I/O error", "nvme12n1 is free and fits: the button", "Do not pull any other drive: compare the serial number first."]) {
-      assert.ok(text.includes(words), `${words} in: ${text}`);
-    }
+    const has = async (part, all) => {
+      const text = await part.innerText();
+      for (const words of all) assert.ok(text.includes(words), `${words} in: ${text}`);
+    };
+    await has(page.locator(".verdict"), ["17 min ago", "It survives 1 more failure."]);
+    await has(case_, ["S64HNE0T510742", "bay 7 of SuperMicro JBOF 1", "nvme12n1 is free and fits: press the button.", "Do not pull any other drive."]);
+    assert.equal(await case_.getByText("I/O error").isVisible(), false, "what nobody has to read first is folded");
+    await case_.getByText("Details").click();
+    await has(case_, ["any one drive", "I/O error", "/dev/nvme3n1", "See tank"]);
     assert.equal(await case_.locator(".bay.marked .bay-slot").innerText(), "3");
     assert.match(await page.title(), /^\(1\) /);
   });
@@ -87,6 +93,38 @@ test("the first screen says what is wrong, since when, which drive, what to do, 
       assert.equal(await page.getByText("is free and fits").count(), 0);
     });
   }
+});
+
+test("where a free drive is at hand, two presses and few words lead to the order, its plan says how long it takes, and the first screen until when", async () => {
+  await on("degraded", async (page, server) => {
+    const { words, presses, told, after } = await bad_day(page, server);
+    assert.ok(words <= 130 && after <= 100 && presses === 2, `${words} words and ${presses} presses to the order, ${after} words after it`);
+    assert.match(told, /^Add a drive – tank\s+Step 1 of 2\s+nvme12n1 is filled with what tank lacks. It takes about 1 h 20 min \(an estimate\), until about \d\d:\d\d\./);
+    const plan = server.asked.find(({ path }) => path === "/api/v1/plans").body;
+    assert.deepEqual([plan.action, plan.drive], ["add", "/dev/nvme12n1"]);
+    const verdict = await page.locator(".verdict").innerText();
+    assert.match(verdict, /Complete again at about \d\d:\d\d\./);
+    const said = await page.locator("article.case").innerText();
+    for (const part of ["You may go home: it goes on by itself.", "Afterwards pull nvme3n1: bay 7 of SuperMicro JBOF 1, serial number S64HNE0T510742."]) assert.ok(said.includes(part), `${part} in: ${said}`);
+  });
+  // A drive that is dying but works is copied in the same two presses.
+  SCENES.dying = () => {
+    const scene = SCENES.well();
+    scene.matters = [matter("tank", "DriveReplace", "critical", { drives: ["/dev/nvme2n1"], remedies: [{ action: "replace", array: "tank", old: "/dev/nvme2n1", new: "" }] })];
+    return scene;
+  };
+  await on("dying", async (page) => {
+    await page.getByText("nvme12n1 is free and fits: press the button, and this drive is copied to it.").waitFor();
+    await page.getByRole("button", { name: "Copy it to nvme12n1: show the plan" }).click();
+    const window = page.getByRole("dialog");
+    await window.getByText(/^nvme2n1 is copied to nvme12n1, which takes its place. It takes about 1 h 20 min/).waitFor();
+    await window.getByText("What will be written where").first().click();
+    await window.getByText("as usual for such drives").waitFor();
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    // Another drive may be chosen all the same.
+    await window.getByRole("button", { name: "Choose another drive" }).click();
+    await window.locator(".choice").first().waitFor();
+  });
 });
 
 test("without scrolling a small screen shows the sentence, the drive, the way out and its button; a phone the sentence and the button", async () => {
@@ -145,6 +183,7 @@ test("two lost drives stand below each other, each with its serial number and pl
     }
     assert.equal(await page.locator(".case .bay.marked").count(), 2);
     await page.getByText("Leave the failed drives in until the array is complete.").waitFor();
+    await page.locator("article.case").getByText("Details").click();
     await page.getByText("nvme3n1: write of 128 KiB at sector 2097152 failed: I/O error; nvme5n1: the drive is gone", { exact: true }).waitFor();
   });
 });
@@ -260,8 +299,9 @@ test("a member is failed by a button only if it is silent and the array can do w
 
 test("a failed drive is offered last and with a warning; a new one in its place is named as new, and chosen", async () => {
   await on("degraded", async (page) => {
-    await page.getByRole("button", { name: "Add a drive: show the plan" }).click();
+    await page.getByRole("button", { name: "Add nvme12n1: show the plan" }).click();
     const window = page.getByRole("dialog");
+    await window.getByRole("button", { name: "Choose another drive" }).click();
     const choices = window.locator(".choice");
     await choices.nth(2).waitFor();
     assert.deepEqual(await choices.locator("strong").allInnerTexts(), ["/dev/nvme12n1", "/dev/nvme13n1", "/dev/nvme3n1"]);
@@ -278,7 +318,8 @@ test("a failed drive is offered last and with a warning; a new one in its place 
   };
   await on("exchanged", async (page) => {
     await page.getByText("nvme3n1 is free and fits").waitFor();
-    await page.getByRole("button", { name: "Add a drive: show the plan" }).click();
+    await page.getByRole("button", { name: "Add nvme3n1: show the plan" }).click();
+    await page.getByRole("button", { name: "Choose another drive" }).click();
     await page.getByText("Nothing lies on it: a new drive where the failed one of tank was").waitFor();
     assert.ok(await page.getByRole("radio", { name: /nvme3n1/ }).isChecked());
     await page.getByRole("button", { name: "Show the plan", exact: true }).click();
@@ -584,7 +625,7 @@ test("nobody is sent home while anything of the machine needs somebody, a job is
     return { ...scene, matters: [...scene.matters, lost("pool", { drives: ["/dev/nvme8n1"] })] };
   };
   const still = "the first screen says what is still to do";
-  const cases = [["at_work", "You may close this page and go home", "you may close this page and go home"], ["gap_left", still, null], ["held", still, null], ["untold_job", "Nobody will be told if it fails", "nobody will be told if it fails"], ["other_array", still, "do not go home yet: something else here needs you."]];
+  const cases = [["at_work", "You may close this page and go home", "You may go home: it goes on by itself."], ["gap_left", still, null], ["held", still, null], ["untold_job", "Nobody will be told if it fails", "nobody will be told if it fails"], ["other_array", still, "do not go home yet: something else here needs you."]];
   for (const [scene, words, first] of cases) {
     await on(
       scene,
@@ -614,7 +655,7 @@ test("an alarm does not contradict the state of its array: no reassurance and no
       const folded = page.locator("details.case");
       assert.equal(await folded.count(), kinds.length);
       for (const one of await folded.all()) {
-        await one.locator("summary").click();
+        await one.locator("> summary").click();
         const said = await one.innerText();
         assert.ok(said.includes(means) && said.includes("First see to the array"), said);
         assert.ok(!/Data is safe|All data is there|Redundancy stays/.test(said), said);
@@ -863,9 +904,8 @@ test("a server whose clock is an hour ahead, or behind, closes no plan and tells
       return scene;
     };
     await on("clock", async (page) => {
-      await page.getByText("17 min ago").waitFor();
-      await page.getByRole("button", { name: "Add a drive: show the plan" }).click();
-      await page.getByRole("button", { name: "Show the plan", exact: true }).click();
+      await page.getByText("17 min ago").first().waitFor();
+      await page.getByRole("button", { name: "Add nvme12n1: show the plan" }).click();
       await page.getByRole("dialog").getByRole("button", { name: "Do it" }).waitFor();
       assert.equal(await page.getByText("This plan has run out").count(), 0);
     });
@@ -1168,7 +1208,7 @@ test("twenty-four drives in four arrays: the worst first, each with its drive", 
 test("a paused rebuild is resumed, a silent member is failed after a look at it, and an array that takes no writes has no button", async () => {
   const orders = { paused: ["Resume tasks: show the plan", { action: "resume", array: "tank" }], member_silent: ["Fail a drive: show the plan", { action: "fail", array: "tank", drive: "/dev/nvme2n1" }] };
   const says = {
-    paused: ["2 h 0 min ago", "any one drive", "S64HNE0T510742", "Resume the rebuild: the spare is ready.", "Do not leave it paused overnight."],
+    paused: ["2 h 0 min ago", "it survives 1 more failure", "S64HNE0T510742", "Resume the rebuild: the spare is ready.", "Do not leave it paused overnight."],
     member_silent: ["3 min ago", "bay 6 of SuperMicro JBOF 1", "S64HNE0T510605", "If it stays silent, fail it: a spare takes over.", "Do not kill the process"],
     read_only: ["6 min ago", "reading the write log failed: I/O error", "then stop the array and start it again", "Do not create, wipe or force anything on these drives."],
   };
@@ -1176,7 +1216,7 @@ test("a paused rebuild is resumed, a silent member is failed after a look at it,
     await on(scene, async (page, server) => {
       const one = page.locator(".case").first();
       await one.waitFor();
-      const said = await one.innerText();
+      const said = `${await page.locator(".verdict").innerText()} ${await one.innerText()}`;
       for (const word of words) assert.ok(said.includes(word), `${word} in: ${said}`);
       assert.equal(await page.title(), "(1) matter needs you – box.example");
       // Nobody is sent for a drive while a spare is there.
@@ -1227,8 +1267,8 @@ test("a matter has its time; its alarm stands on the page of alarms, where every
   SCENES.spareless = () => ({ ...SCENES.well(), matters: [spares], alarms });
   await on("spareless", async (page) => {
     await page.getByRole("heading", { level: 1, name: "Array tank has too few spares." }).waitFor();
-    await page.getByText("2 h 0 min ago").waitFor();
-    await page.getByRole("button", { name: "Add a drive: show the plan" }).waitFor();
+    await page.getByText("2 h 0 min ago").first().waitFor();
+    await page.getByRole("button", { name: "Add nvme12n1: show the plan" }).waitFor();
     await page.getByRole("link", { name: "Alarms" }).click();
     await page.getByText(text).waitFor();
     await page.getByRole("button", { name: "Send a test" }).click();
@@ -1246,19 +1286,21 @@ test("the keyboard alone reaches the plan, confirms it and returns", async () =>
       }
       throw new Error(`no Tab reaches ${name}`);
     };
-    await press(/^Add a drive: show the plan$/);
+    await page.getByRole("button", { name: "Add nvme12n1: show the plan" }).waitFor();
+    await press(/^Add nvme12n1: show the plan$/);
     await page.getByRole("dialog").waitFor();
+    await press(/^Choose another drive$/);
     await press(/^Show the plan$/);
     await page.getByText("What will be written where").first().waitFor();
     // A screen reader goes on where the next step begins.
-    await page.locator(".step:focus", { hasText: "Step 2 of 3" }).waitFor();
+    await page.locator(".step:focus", { hasText: "Step 1 of 2" }).waitFor();
     await press(/^Do it$/);
     await page.getByText(/Done at \d/).waitFor();
     const asked = server.asked.find((one) => one.path === "/api/v1/jobs");
     assert.equal(JSON.parse(asked.body.token).drive, "/dev/nvme12n1");
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
-    assert.match(await page.evaluate(() => document.activeElement?.textContent ?? ""), /Add a drive/);
+    assert.match(await page.evaluate(() => document.activeElement?.textContent ?? ""), /Add nvme12n1/);
   });
 });
 
@@ -1419,7 +1461,8 @@ test("hostile names are text: nothing of them runs, and none turns a sentence ar
       await page.goto(`${page.url().split("#")[0]}#/${place === "plan" ? "" : place}`);
       await page.locator("main h1").first().waitFor();
       if (place === "plan") {
-        await page.getByRole("button", { name: "Add a drive: show the plan" }).click();
+        await page.getByRole("button", { name: /^Add .*: show the plan$/ }).click();
+        await page.getByRole("button", { name: "Choose another drive" }).click();
         await page.getByRole("dialog").getByRole("radio").first().check();
         for (const width of [390, 1440]) {
           await page.setViewportSize({ width, height: 900 });
@@ -1436,10 +1479,10 @@ test("a server that is gone is named, with the time since; nothing acts meanwhil
   const first = await mock("degraded");
   const { port } = new URL(first.url);
   const { page, faults, context } = await open(chromium, first.url);
-  await page.getByRole("button", { name: "Add a drive: show the plan" }).waitFor();
+  await page.getByRole("button", { name: "Add nvme12n1: show the plan" }).waitFor();
   await first.close();
   await page.getByText(/No answer since \d\d:\d\d/).waitFor();
-  assert.ok(await page.getByRole("button", { name: "Add a drive: show the plan" }).isDisabled());
+  assert.ok(await page.getByRole("button", { name: "Add nvme12n1: show the plan" }).isDisabled());
   assert.match(await page.title(), /^No answer/);
   assert.deepEqual(await axe(page), []);
   const second = await mock("well", Number(port));
@@ -1570,7 +1613,7 @@ test("a reader logs in with name and password where the server admits accounts, 
 test("a reader who may only look finds everything, and every button that acts closed", async () => {
   SCENES.looker = () => ({ ...SCENES.degraded(), user: { name: "guest", role: "view", via: "token" } });
   await on("looker", async (page) => {
-    const button = page.getByRole("button", { name: "Add a drive: show the plan" });
+    const button = page.getByRole("button", { name: "Add nvme12n1: show the plan" });
     await button.waitFor();
     assert.ok(await button.isDisabled());
     assert.equal(await button.getAttribute("title"), "This takes the role operate; yours is view");
@@ -1676,7 +1719,7 @@ test("days after a preposition, several slots and several drives have their form
     scene.matters = [matter("tank", "paused", "critical", { since_ms: Date.now() - 3 * 86_400_000 })];
     return scene;
   };
-  await on("for_days", (page) => page.getByText("vor 3 Tagen").waitFor(), { locale: "de-DE" });
+  await on("for_days", (page) => page.getByText("vor 3 Tagen").first().waitFor(), { locale: "de-DE" });
   await on("for_days", async (page) => {
     await page.getByRole("heading", { level: 1, name: "Array tank has lost 2 drives, and its rebuild is paused." }).waitFor();
     await page.getByText("The drives of slots 3, 5 are not here, and were not seen since the server started. They are none of these, which work:").waitFor();
