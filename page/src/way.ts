@@ -29,45 +29,134 @@ const browser: Way = {
     const answer = await fetch(path, { method, headers, body, credentials: "same-origin", cache: "no-store", signal });
     return { status: answer.status, text: await answer.text() };
   },
-  listen(path, ear) {
-    let source: EventSource | null = null;
-    let timer = 0;
-    let opened = 0;
-    // An EventSource only receives, so it does not notice that the server is gone if the connection was not closed. A silence
-    // counts as its end.
-    const wait = (ms: number) => {
-      clearTimeout(timer);
-      timer = window.setTimeout(open, ms);
-    };
-    const open = () => {
-      source?.close();
-      const own = (source = new EventSource(path));
-      let is_again = opened++ > 0;
-      wait(OPENS_MS);
-      for (const name of NAMES) {
-        own.addEventListener(name, (message) => {
-          wait(SILENCE_MS);
-          ear.message(name, (message as MessageEvent<string>).data);
-          // A new EventSource cannot name the last event that the old one had.
-          if (is_again) ear.message("reset", "{}");
-          is_again = false;
-        });
-      }
-      own.onopen = () => ear.opened();
-      own.onerror = () => {
-        const is_refused = own.readyState === EventSource.CLOSED;
-        if (is_refused) clearTimeout(timer);
-        else wait(OPENS_MS);
-        ear.broken(is_refused);
-      };
-    };
-    open();
-    return { close: () => (clearTimeout(timer), source?.close()) };
-  },
+  listen: (path, ear) => (navigator.locks && window.BroadcastChannel ? shared(path, ear) : direct(path, ear)),
 };
 
+function direct(path: string, ear: Ear): Source {
+  let source: EventSource | null = null;
+  let timer = 0;
+  let opened = 0;
+  // An EventSource only receives, so it does not notice that the server is gone if the connection was not closed. A silence
+  // counts as its end.
+  const wait = (ms: number) => {
+    clearTimeout(timer);
+    timer = window.setTimeout(open, ms);
+  };
+  const open = () => {
+    source?.close();
+    const own = (source = new EventSource(path));
+    let is_again = opened++ > 0;
+    wait(OPENS_MS);
+    for (const name of NAMES) {
+      own.addEventListener(name, (message) => {
+        wait(SILENCE_MS);
+        ear.message(name, (message as MessageEvent<string>).data);
+        // A new EventSource cannot name the last event that the old one had.
+        if (is_again) ear.message("reset", "{}");
+        is_again = false;
+      });
+    }
+    own.onopen = () => ear.opened();
+    own.onerror = () => {
+      const is_refused = own.readyState === EventSource.CLOSED;
+      if (is_refused) clearTimeout(timer);
+      else wait(OPENS_MS);
+      ear.broken(is_refused);
+    };
+  };
+  open();
+  return { close: () => (clearTimeout(timer), source?.close()) };
+}
+
+/** The tab that has the stream says so this often, also while the server is silent. */
+const PULSE_MS = 1000;
+type Told = { name: string; data: string; at: number } | "pulse" | "who" | "refused";
+
+/**
+ * One stream for all tabs of this browser: it opens six connections to a server at most, and a seventh tab would wait for ever. The tab that
+ * holds the lock has the stream, and passes on what it hears as it hears it; nothing is kept, so nothing old is passed on. A new tab
+ * asks, and the stream is opened anew, which begins with the state. When the tab closes, the next one gets the lock. A tab that the browser
+ * has put to sleep says nothing: then a tab that is seen takes the lock from it.
+ */
+function shared(path: string, ear: Ear): Source {
+  const name = `stria ${path}`;
+  const channel = new BroadcastChannel(name);
+  const ended = new AbortController();
+  let own: Source | null = null;
+  let has_heard = false;
+  let told_at = Date.now();
+  const hear = (name: string, data: string) => {
+    // As a stream that opens: the reader's role may have changed.
+    if (!has_heard) ear.opened();
+    has_heard = true;
+    ear.message(name, data);
+  };
+  const post = (told: Told) => channel.postMessage(told);
+  const open = () => {
+    own?.close();
+    // Events of the time between are not in a new stream.
+    let is_next = has_heard;
+    own = direct(path, {
+      opened: () => (has_heard || ear.opened(), (has_heard = true)),
+      message(name, data) {
+        const parts: [string, string][] = is_next ? [[name, data], ["reset", "{}"]] : [[name, data]];
+        is_next = false;
+        for (const [name, data] of parts) {
+          post({ name, data, at: Date.now() });
+          hear(name, data);
+        }
+      },
+      broken(refused) {
+        if (refused) post("refused");
+        ear.broken(refused);
+      },
+    });
+  };
+  const lead = () =>
+    new Promise<void>((resolve) => {
+      ended.signal.addEventListener("abort", () => resolve());
+      if (!ended.signal.aborted) open();
+    });
+  const wait = () => navigator.locks.request(name, { signal: ended.signal }, lead).catch(yielded);
+  // Another tab has taken the lock, or this one has ended.
+  const yielded = () => {
+    own?.close();
+    own = null;
+    told_at = Date.now();
+    if (!ended.signal.aborted) void wait();
+  };
+  const steal = () => navigator.locks.request(name, { steal: true }, lead).catch(yielded);
+  channel.onmessage = ({ data: told }: MessageEvent<Told>) => {
+    if (told === "who") return own ? open() : undefined;
+    told_at = Date.now();
+    if (own || told === "pulse") return;
+    if (told === "refused") ear.broken(true);
+    // What has waited while this tab slept is no news any more.
+    else if (Date.now() - told.at < SILENCE_MS) hear(told.name, told.data);
+  };
+  const timer = window.setInterval(() => {
+    if (own) return post("pulse");
+    // Of several tabs that are seen one comes first.
+    if (!document.hidden && Date.now() - told_at > SILENCE_MS + Math.random() * 2000) {
+      told_at = Date.now();
+      void steal();
+    }
+  }, PULSE_MS);
+  void wait();
+  post("who");
+  return {
+    close() {
+      ended.abort();
+      clearInterval(timer);
+      own?.close();
+      own = null;
+      channel.close();
+    },
+  };
+}
+
 /** The error of cockpit.js for a failed request: the server's status, or the problem of the channel. */
-type Told = { status?: number; problem?: string };
+type CockpitFault = { status?: number; problem?: string };
 /** Problems of a channel for which waiting does not help: the socket refuses this user, or no daemon listens on it. */
 const CLOSED: Partial<Record<string, Closed["kind"]>> = { "access-denied": "no_access", "not-found": "no_daemon" };
 
@@ -126,7 +215,7 @@ export function in_cockpit(cockpit: Cockpit): Way {
           (error: unknown, text?: string) => {
             clearTimeout(timer);
             // A refusal of the server is an answer. Anything else is a silence, or a socket that Cockpit cannot reach.
-            const { status: refused, problem } = error as Told;
+            const { status: refused, problem } = error as CockpitFault;
             const told = refused ?? status;
             if (told) resolve({ status: told, text: text ?? "" });
             else reject(problem && CLOSED[problem] ? new Closed(CLOSED[problem]) : error);
@@ -163,7 +252,7 @@ export function in_cockpit(cockpit: Cockpit): Way {
           again(SILENCE_MS);
           read(piece);
         });
-        const broke = (error?: Told) => {
+        const broke = (error?: CockpitFault) => {
           if (request !== own) return;
           const is_refused = !!error?.status || CLOSED[error?.problem ?? ""] !== undefined;
           if (is_refused) clearTimeout(timer);

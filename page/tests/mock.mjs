@@ -315,6 +315,7 @@ export async function mock(scene_name, port = 0) {
   return {
     url: `http://127.0.0.1:${server.address().port}/`,
     asked,
+    stream_count: () => streams.size,
     change(next) {
       scene = next;
       for (const stream of streams) stream.send();

@@ -1557,6 +1557,32 @@ test("a stream that says nothing more and is not closed is opened again", async 
   });
 });
 
+test("seven tabs share one stream, which goes on when its tab closes; none of them shows an old state as new", async () => {
+  const server = await mock("well");
+  const { page, faults, context } = await open(chromium, server.url);
+  const tabs = [page];
+  for (let count = 1; count < 7; count += 1) {
+    const tab = await context.newPage();
+    tab.setDefaultTimeout(10_000);
+    await tab.goto(server.url);
+    await tab.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+    tabs.push(tab);
+  }
+  assert.equal(server.stream_count(), 1);
+  server.change(SCENES.degraded());
+  for (const tab of tabs) await tab.getByRole("heading", { level: 1, name: /^Array tank has lost a drive/ }).waitFor();
+  // The first tab had the stream.
+  await tabs.shift().close();
+  server.change(SCENES.well());
+  for (const tab of tabs) await tab.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+  assert.equal(server.stream_count(), 1);
+  for (const tab of tabs) assert.equal(await tab.getByText(/No answer since/).count(), 0);
+  await server.close();
+  for (const tab of tabs) await tab.getByText(/No answer since \d\d:\d\d/).waitFor();
+  assert.deepEqual(faults, []);
+  await context.close();
+});
+
 test("a window that is open while the server is gone says so, and what it shows stands still", async () => {
   SCENES.filling = () => ({ ...SCENES.rebuilding(), job: { state: "running", task: SCENES.rebuilding().arrays[0].tasks[0], ended_ms: null } });
   const server = await mock("filling");
