@@ -27,7 +27,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The cookie of a session.
+/// The cookie of a session; the port that the client names follows, if it names one.
 pub const COOKIE: &str = "stria_session";
 /// A session ends so long after its last request, and at the latest so long after its begin.
 const IDLE: Duration = Duration::from_secs(30 * 60);

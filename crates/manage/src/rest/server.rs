@@ -377,15 +377,26 @@ fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
+/// The cookie of a session with this daemon. A browser sends the cookies of a host to all of its ports, so two daemons on two ports (or two
+/// tunnels to two machines) would overwrite each other's. The port is that which the browser sees.
+fn cookie_name(headers: &HeaderMap) -> String {
+    let port = text(headers, header::HOST).and_then(|host| host.rsplit_once(':')).map_or("", |(_, port)| port);
+    match port.parse::<u16>() {
+        Ok(port) => format!("{COOKIE}_{port}"),
+        Err(_) => COOKIE.to_owned(),
+    }
+}
+
 /// The credentials in a request's head.
 fn shown(headers: &HeaderMap) -> Shown {
     let token = text(headers, header::AUTHORIZATION).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
     });
+    let name = cookie_name(headers);
     let cookies =
         headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
-    let session = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(name, _)| *name == COOKIE);
+    let session = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(key, _)| *key == name);
     Shown { token, session: session.map(|(_, value)| value.to_owned()) }
 }
 
@@ -468,7 +479,7 @@ impl Server {
             return axum::Json(LoginWays { accounts: self.rest.accounts.may_log_in() }).into_response();
         }
         if path == "/api/v1/session" && method == Method::POST {
-            return to_the_end(self.begin_session(peer, body)).await;
+            return to_the_end(self.begin_session(peer, cookie_name(&head.headers), body)).await;
         }
         let (server, asked, shown) = (Arc::clone(&self), peer.clone(), credentials.clone());
         let unattended = is_unattended(&path, &head.headers);
@@ -612,7 +623,7 @@ impl Server {
         }
     }
 
-    async fn begin_session(self: Arc<Self>, peer: Peer, body: Vec<u8>) -> Response<Body> {
+    async fn begin_session(self: Arc<Self>, peer: Peer, cookie_name: String, body: Vec<u8>) -> Response<Body> {
         let begun = match serde_json::from_slice(&body) {
             Ok(Login::Token { token }) => {
                 let (server, asked) = (Arc::clone(&self), peer.clone());
@@ -627,7 +638,8 @@ impl Server {
         match begun {
             Ok(Begun { number, caller, count }) => {
                 let secure = if matches!(peer, Peer::Tls { .. }) { "; Secure" } else { "" };
-                let cookie = format!("{COOKIE}={number}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", LASTS.as_secs());
+                let cookie =
+                    format!("{cookie_name}={number}; Path=/; HttpOnly; SameSite=Strict; Max-Age={}{secure}", LASTS.as_secs());
                 if count <= LOGINS_SHOWN {
                     let further =
                         if count == LOGINS_SHOWN { "; its further ones within the minute are not recorded" } else { "" };
@@ -725,6 +737,27 @@ mod tests {
         marked.insert("x-stria-unattended", HeaderValue::from_static("1"));
         assert!(is_unattended("/api/v1/stream", &none) && is_unattended("/api/v1/drives", &marked));
         assert!(!is_unattended("/api/v1/drives", &none));
+    }
+
+    /// Before, a login to a daemon on another port of the host ended the session with this one.
+    #[test]
+    fn daemons_on_two_ports_of_a_host_have_cookies_of_their_own() {
+        let at = |host: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, HeaderValue::from_static(host));
+            headers.insert(
+                header::COOKIE,
+                HeaderValue::from_static("stria_session=none; stria_session_8443=one; stria_session_9443=two"),
+            );
+            (cookie_name(&headers), shown(&headers).session.expect("a session"))
+        };
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(at("box.example:8443"), pair("stria_session_8443", "one"));
+        assert_eq!(at("[fd00::1]:9443"), pair("stria_session_9443", "two"));
+        assert_eq!(at("box.example"), pair("stria_session", "none"), "a proxy at the usual port");
+        assert_eq!(at("[fd00::1]").0, "stria_session");
+        // Nothing but a number comes into the answer's head.
+        assert_eq!(at("box.example:8443; Domain=x").0, "stria_session");
     }
 
     /// HSTS covers every port of a host: a browser would refuse plain HTTP on the others for as long. This port speaks TLS alone,
