@@ -97,7 +97,7 @@ export function steps_of(one: Case, drives: Drive[] | null): Say[] {
 const LOOKS = new Set<Key>(["do_look_serial", "do_look_name", "do_look_other"]);
 
 /** As shops and the page call a size. */
-const to_buy = (least: number) => (least < 1e10 ? bytes(least) : `${bytes(least)} (${Math.round(least / 1e9)} GB)`);
+export const to_buy = (least: number) => (least < 1e10 ? bytes(least) : `${bytes(least)} (${Math.round(least / 1e9)} GB)`);
 
 /** A drive's short name. */
 export const label = (member: { path: string }) => member.path.split("/").pop() || member.path;

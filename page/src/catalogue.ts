@@ -208,7 +208,9 @@ export const catalogue = of({
   reason_survives_none: ["The loss of a drive loses data", "Der Verlust eines Laufwerks kostet Daten", "Потеря накопителя приведёт к потере данных"],
   reason_failed: ["More drives are lost than it can replace", "Mehr Laufwerke sind verloren, als er ersetzen kann", "Потеряно больше накопителей, чем он может восстановить"],
   reason_spares: ["{n} {n|spare|spares} ready", "{n} {n|Ersatzlaufwerk|Ersatzlaufwerke} bereit", "{n} {n|запасной накопитель готов|запасных накопителя готовы|запасных накопителей готовы}"],
-  reason_no_spare: ["No spare: after a failure somebody must add a drive", "Kein Ersatzlaufwerk: nach einem Ausfall muss jemand eines einsetzen", "Нет запасного: после отказа накопитель нужно добавить вручную"],
+  reason_no_spare: ["No spare: after a failure somebody must add a drive.", "Kein Ersatzlaufwerk: nach einem Ausfall muss jemand ein Laufwerk hinzufügen.", "Нет запасного: после отказа накопитель нужно добавить вручную."],
+  add_as_spare: ["Add {drive} as a spare", "{drive} als Ersatz hinzufügen", "Добавить {drive} как запасной"],
+  spare_to_buy: ["None is free here: one of at least {size} fits.", "Hier ist keines frei: es passt eines ab {size}.", "Свободных здесь нет: подойдёт накопитель от {size}."],
   reason_scrub: ["Last scrub {time}: all redundancy matches", "Letzte Prüfung {time}: alle Redundanz stimmt", "Последняя проверка {time}: избыточность согласована"],
   reason_scrub_bad: ["Last scrub {time}: mismatches were found", "Letzte Prüfung {time}: Abweichungen gefunden", "Последняя проверка {time}: найдены расхождения"],
   reason_no_scrub: ["No scrub is on record", "Keine Prüfung verzeichnet", "Проверок в журнале нет"],
@@ -781,6 +783,7 @@ export const catalogue = of({
   measure_price: ["Measure what it costs clients", "Messen, was sie Clients kostet", "Измерить цену для клиентов"],
   measure_price_how: ["Holds it twice for three seconds, and compares.", "Hält sie zweimal drei Sekunden an und vergleicht.", "Дважды приостанавливает на три секунды и сравнивает."],
   as_it_is: ["as it is", "wie bisher", "как сейчас"],
+  as_it_is_stopped: ["stays; shown once it is started", "bleibt; nach dem Start zu sehen", "без изменений; виден после запуска"],
   healthy_yet_failed: [
     "It calls itself healthy. It was dropped for the reason beside; a drive can fail requests without counting a fault.",
     "Es nennt sich gesund. Es wurde aus dem nebenstehenden Grund verworfen; ein Laufwerk kann Anfragen scheitern lassen, ohne einen Fehler zu zählen.",

@@ -65,7 +65,7 @@ export function ArraySettings({ array, view }: { array: string; view: ArrayView 
               <label key={name}>
                 {t(title)}
                 <select value={chosen[name] ?? ""} onChange={(event) => set_chosen({ ...chosen, [name]: event.currentTarget.value })}>
-                  <option value="">{present ? t("as_it_is_now", { value: t(present[1]) }) : t("as_it_is")}</option>
+                  <option value="">{present ? t("as_it_is_now", { value: t(present[1]) }) : t(view ? "as_it_is" : "as_it_is_stopped")}</option>
                   {values
                     .filter(([value]) => value !== holds)
                     .map(([value, word]) => (

@@ -1,11 +1,11 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
-import { type Case, type LastDrive, cases, drives_of, family, free_of, known_of, label, spares_of, steps_of } from "./cases.ts";
+import { type Case, type LastDrive, cases, drives_of, family, free_drive, free_of, known_of, label, least_bytes, spares_of, steps_of, to_buy } from "./cases.ts";
 import { bytes, duration, listed, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, job_text, open_plan } from "./plan.tsx";
-import type { ArrayEntry, Job, MemberView, Scrubs, Task } from "./types.ts";
+import type { ArrayEntry, ArrayView, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
 export const found = computed<Case[]>(() => (state.value ? cases(state.value, drops.value) : []));
@@ -491,7 +491,8 @@ function ToldBy() {
   );
 }
 
-type Line = { sign: "good" | "warning" | "critical" | "notice"; text: string };
+/** `spare_for`: an array to which a spare may be added. */
+type Line = { sign: "good" | "warning" | "critical" | "notice"; text: string; spare_for?: ArrayView };
 
 function lines(entry: ArrayEntry): Line[] {
   const view = entry.view;
@@ -504,7 +505,7 @@ function lines(entry: ArrayEntry): Line[] {
   if (view.health === "failed") list.push({ sign: "critical", text: t("reason_failed") });
   else list.push({ sign: view.losses_survived > 0 ? "good" : view.level === "0" || view.level === "jbod" ? "notice" : "critical", text: view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none") });
   const spares = family(view).flatMap(spares_of).length;
-  if (view.level !== "0" && view.level !== "jbod") list.push({ sign: spares > 0 ? "good" : "notice", text: spares > 0 ? t("reason_spares", { n: spares }) : t("reason_no_spare") });
+  if (view.level !== "0" && view.level !== "jbod") list.push(spares > 0 ? { sign: "good", text: t("reason_spares", { n: spares }) } : { sign: "notice", text: t("reason_no_spare"), ...(whole && { spare_for: view }) });
   const event = events.value.findLast((event) => event.array === view.name && event.kind === "sweep_finished" && event.sweep === "scrub");
   const scrubs = view as typeof view & Scrubs;
   const ended_ms = scrubs.last_scrub ? scrubs.last_scrub.ended_s * 1000 : event?.time_ms;
@@ -517,6 +518,29 @@ function lines(entry: ArrayEntry): Line[] {
   const worn = (drives.value ?? []).filter((drive) => members.some((member) => member.path === drive.path)).flatMap((drive) => drive.health?.wear_percent ?? []);
   if (worn.length > 0) list.push({ sign: Math.max(...worn) >= 80 ? "warning" : "good", text: t("reason_wear", { percent: percent(Math.max(...worn) / 100) }) });
   return list;
+}
+
+/** The way to a spare: the drive of this machine that fits, else the one to buy. */
+function AddSpare({ view }: { view: ArrayView }) {
+  if (!drives.value) return null;
+  const free = free_drive(view, drives.value);
+  if (!free) return <> {t("spare_to_buy", { size: to_buy(least_bytes(view)) })}</>;
+  // A spare of an array with spans belongs to one of them: the reader chooses on the array's page.
+  const action = { action: "add", array: view.name, drive: "", span: null } as const;
+  return (
+    <>
+      {" "}
+      {view.spans.length > 0 ? (
+        <a href={`#/arrays/${encodeURIComponent(view.name)}`}>{t("see_array", { array: view.name })}</a>
+      ) : (
+        <span class="inline-act">
+          <Act onClick={() => open_plan(action, undefined, free.path)}>
+            {t("add_as_spare", { drive: label(free) })}…<span class="hidden"> {view.name}</span>
+          </Act>
+        </span>
+      )}
+    </>
+  );
 }
 
 function Reason({ entry }: { entry: ArrayEntry }) {
@@ -536,7 +560,11 @@ function Reason({ entry }: { entry: ArrayEntry }) {
         <ul class="ticks">
           {lines(entry).map((line) => (
             <li key={line.text}>
-              <Sign name={known === "past" ? "notice" : line.sign} /> {line.text}
+              <Sign name={known === "past" ? "notice" : line.sign} />
+              <span>
+                {line.text}
+                {line.spare_for && known === "present" && <AddSpare view={line.spare_for} />}
+              </span>
             </li>
           ))}
         </ul>

@@ -127,6 +127,32 @@ test("where a free drive is at hand, two presses and few words lead to the order
   });
 });
 
+test("an array without a spare gets one from the first screen, or says which drive to buy; drives stand in one row, and the width is used", async () => {
+  await on("well", async (page, server) => {
+    await page.getByRole("button", { name: "Add nvme12n1 as a spare… pool" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Do it" }).waitFor();
+    const { body } = server.asked.find(({ path }) => path === "/api/v1/plans");
+    assert.deepEqual([body.action, body.array, body.drive], ["add", "pool", "/dev/nvme12n1"]);
+    assert.equal(await page.getByRole("button", { name: /as a spare… tank/ }).count(), 0, "it has one");
+  });
+  SCENES.nothing_free = () => {
+    const scene = SCENES.well();
+    return { ...scene, drives: scene.drives.filter(({ free }) => !free) };
+  };
+  await on("nothing_free", (page) => page.getByText("None is free here: one of at least 3.5 TiB (3840 GB) fits.").waitFor());
+  await on("degraded", async (page) => {
+    await page.locator(".case .bay").first().waitFor();
+    for (const width of [1024, 1280, 1920]) {
+      await page.setViewportSize({ width, height: 900 });
+      const tops = await page.locator("article.case .bay").evaluateAll((bays) => bays.map((bay) => bay.getBoundingClientRect().top));
+      assert.equal(new Set(tops).size, 1, `the drives stand in one row at ${width}`);
+    }
+    const right = await page.locator(".reasons .card").last().evaluate((card) => card.getBoundingClientRect().right);
+    assert.ok(right > 1920 * 0.94, `the cards end at ${right} of 1920`);
+  });
+  await on("stopped", (page) => page.locator("select option", { hasText: "stays; shown once it is started" }).first().waitFor({ state: "attached" }), { place: "arrays/tank" });
+});
+
 test("without scrolling a small screen shows the sentence, the drive, the way out and its button; a phone the sentence and the button", async () => {
   SCENES.no_free = () => {
     const scene = SCENES.degraded();
