@@ -96,7 +96,7 @@ export const catalogue = of({
   all_well_means: [
     "{arrays} {arrays|array|arrays} of {drives} {drives|drive|drives} {arrays|is|are} complete and served.",
     "{arrays} {arrays|Verbund aus|Verbünde aus} {drives} {drives|Laufwerk|Laufwerken} {arrays|ist|sind} vollständig und in Betrieb.",
-    "{arrays} {arrays|массив|массива|массивов} из {drives} {drives|накопителя|накопителей|накопителей}: данные полные, клиенты обслуживаются.",
+    "{arrays} {arrays|массив|массива|массивов} из {drives} {drives|накопителя|накопителей|накопителей}: всё на месте, клиенты обслуживаются.",
   ],
   well_but: ["All arrays are well. {rest}", "Alle Verbünde sind in Ordnung. {rest}", "Все массивы в порядке. {rest}"],
   still_to_pull: ["Still to do: pull {drives}.", "Noch zu tun: {drives} herausnehmen.", "Осталось извлечь: {drives}."],
@@ -106,7 +106,7 @@ export const catalogue = of({
     "Prüfungen und Wiederherstellungen von {array} sind angehalten: keine beginnt, bis sie fortgesetzt werden.",
     "Проверки и восстановление массива {array} приостановлены: до возобновления они не начнутся.",
   ],
-  dropped_at: ["dropped by {array}, {time}", "von {array} verworfen, {time}", "исключён из {array}, {time}"],
+  dropped_at: ["dropped by {array}, {time}", "von {array} ausgeschlossen, {time}", "исключён из {array}, {time}"],
   none_served: ["No array is served.", "Kein Verbund ist in Betrieb.", "Ни один массив не обслуживается."],
   stopped_arrays: ["{n|An array is|# arrays are} stopped and {n|serves|serve} nobody:", "{n|Ein Verbund ist|# Verbünde sind} angehalten und {n|bedient|bedienen} niemanden:", "{n|# массив остановлен и никого не обслуживает|# массива остановлены и никого не обслуживают|# массивов остановлены и никого не обслуживают}:"],
   no_array: ["There is no array yet.", "Noch gibt es keinen Verbund.", "Массивов пока нет."],
@@ -143,7 +143,7 @@ export const catalogue = of({
   plan_of: ["{action}: show the plan", "{action}: Plan zeigen", "{action}: показать план"],
   plan_of_free: ["Add {drive}: show the plan", "{drive} hinzufügen: Plan zeigen", "Добавить {drive}: показать план"],
   plan_of_copy: ["Copy it to {drive}: show the plan", "Auf {drive} kopieren: Plan zeigen", "Копировать на {drive}: показать план"],
-  since_when: ["Since {time}, {ago} ago.", "Seit {time}, vor {ago}.", "С {time}, {ago} назад."],
+  since_when: ["Since {time}, {ago} ago.", "Seit {time}, also seit {ago}.", "С {time}, уже {ago}."],
   complete_at: ["Complete again at about {time}.", "Wieder vollständig um etwa {time}.", "Снова полный примерно в {time}."],
   another_drive: ["Choose another drive", "Anderes Laufwerk wählen", "Выбрать другой накопитель"],
   plan_fills: [
@@ -354,7 +354,7 @@ export const catalogue = of({
   case_spares: ["Array {array} has too few spares.", "Verbund {array} hat zu wenige Ersatzlaufwerke.", "У массива {array} слишком мало запасных накопителей."],
   case_spares_means: [
     "All data is there. After the next failure somebody must add a drive.",
-    "Alle Daten sind da. Nach dem nächsten Ausfall muss jemand ein Laufwerk einsetzen.",
+    "Alle Daten sind da. Nach dem nächsten Ausfall muss jemand ein Laufwerk hinzufügen.",
     "Все данные на месте. После следующего отказа накопитель придётся добавить вручную.",
   ],
   case_spare_failed: [
@@ -566,7 +566,7 @@ export const catalogue = of({
   do_replace_before: ["Put in a new drive, and copy this one to it. Redundancy stays meanwhile.", "Ein neues Laufwerk einsetzen und dieses darauf kopieren. Die Redundanz bleibt dabei erhalten.", "Вставьте новый накопитель и скопируйте на него этот. Избыточность при этом сохраняется."],
   do_watch: ["Have a drive of the same size at hand, and look again in some days.", "Ein Laufwerk gleicher Größe bereithalten und in einigen Tagen wieder nachsehen.", "Держите наготове накопитель того же объёма и проверьте снова через несколько дней."],
   do_slow: ["Compare its temperature, errors and slot with the others. If it stays slow, replace it.", "Temperatur, Fehler und Platz mit den anderen vergleichen. Bleibt es langsam, ersetzen.", "Сравните температуру, ошибки и слот с остальными. Если он остаётся медленным, замените."],
-  do_add_spare: ["Add a drive of at least the same size.", "Ein Laufwerk von mindestens gleicher Größe einsetzen.", "Добавьте накопитель не меньшего объёма."],
+  do_add_spare: ["Add a drive of at least the same size.", "Ein Laufwerk von mindestens gleicher Größe hinzufügen.", "Добавьте накопитель не меньшего объёма."],
   do_restore: [
     "Restore the files there from a backup: the sectors work again once they are rewritten.",
     "Die Dateien dort aus einer Sicherung zurückholen: neu geschrieben, gehen die Sektoren wieder.",
@@ -739,12 +739,12 @@ export const catalogue = of({
   alone: ["A member by itself answers a small read within {time}.", "Ein Mitglied allein beantwortet ein kleines Lesen in {time}.", "Отдельный накопитель отвечает на мелкое чтение за {time}."],
   limits_known: [
     "{drive} limits: it does {percent} of what it could. With the present mix of requests the array could do about {times} times as much.",
-    "{drive} begrenzt: Es leistet {percent} dessen, was es könnte. Mit Anfragen wie jetzt könnte der Verbund etwa das {times}-Fache.",
+    "{drive} begrenzt: Es leistet {percent} dessen, was es könnte. Bei Anfragen wie jetzt könnte der Verbund etwa das {times}-Fache.",
     "Ограничивает {drive}: он выполняет {percent} возможного. При таких запросах массив мог бы примерно в {times} {times|раз|раза|раз} больше.",
   ],
   limits_lane: [
     "Lane {n} limits: it uses {percent} of a processor. With the present mix of requests the array could do about {times} times as much; more lanes may help.",
-    "Lane {n} begrenzt: Sie braucht {percent} eines Prozessors. Mit Anfragen wie jetzt könnte der Verbund etwa das {times}-Fache; mehr Lanes helfen vielleicht.",
+    "Lane {n} begrenzt: Sie braucht {percent} eines Prozessors. Bei Anfragen wie jetzt könnte der Verbund etwa das {times}-Fache; mehr Lanes helfen vielleicht.",
     "Ограничивает дорожка {n}: она занимает {percent} процессора. При таких запросах массив мог бы примерно в {times} {times|раз|раза|раз} больше; могут помочь дополнительные дорожки.",
   ],
   lane_polls: ["polls", "fragt ständig ab", "постоянный опрос"],
@@ -786,7 +786,7 @@ export const catalogue = of({
   as_it_is_stopped: ["stays; shown once it is started", "bleibt; nach dem Start zu sehen", "без изменений; виден после запуска"],
   healthy_yet_failed: [
     "It calls itself healthy. It was dropped for the reason beside; a drive can fail requests without counting a fault.",
-    "Es nennt sich gesund. Es wurde aus dem nebenstehenden Grund verworfen; ein Laufwerk kann Anfragen scheitern lassen, ohne einen Fehler zu zählen.",
+    "Es nennt sich gesund. Es wurde aus dem nebenstehenden Grund ausgeschlossen; ein Laufwerk kann Anfragen scheitern lassen, ohne einen Fehler zu zählen.",
     "Сам он считает себя исправным. Исключён по указанной причине; накопитель может не выполнять запросы, не считая это ошибкой.",
   ],
   healthy_all_the_same: [
@@ -994,7 +994,7 @@ export const catalogue = of({
   purpose_desktop: ["desktops", "Arbeitsplätze", "рабочие места"],
   forecast_like: ["Drives like", "Laufwerke wie", "Накопители как"],
   by_model: ["as they say themselves", "wie sie selbst sagen", "как указано в них"],
-  forecasting: ["The planner tries each level on models of the drives…", "Der Planer erprobt jede Stufe an Modellen der Laufwerke…", "Планировщик проверяет каждый уровень на моделях накопителей…"],
+  forecasting: ["The planner tries each level on models of the drives…", "Der Planer erprobt jedes Level an Modellen der Laufwerke…", "Планировщик проверяет каждый уровень на моделях накопителей…"],
   forecast_by_plan: ["Speed, time and loss: the planner's models of {drive}. Space, failures and wear: from formulas.", "Tempo, Dauer und Verlust: Modelle des Planers von {drive}. Platz, Ausfälle und Abnutzung: nach Formeln.", "Скорость, время и потери: модели планировщика для {drive}. Объём, отказы и износ: по формулам."],
   forecast_by_law: ["Space, failures, requests and wear follow from formulas. Speed is not forecast.", "Platz, Ausfälle, Anfragen und Abnutzung folgen aus Formeln. Das Tempo wird nicht vorhergesagt.", "Объём, отказы, запросы и износ следуют из формул. Скорость не прогнозируется."],
   forecast_speed: ["Speed", "Tempo", "Скорость"],
@@ -1044,8 +1044,8 @@ export const catalogue = of({
   show_older: ["Show older", "Ältere zeigen", "Показать более ранние"],
   older_events: ["Older events: `stria events` on the command line, or narrow the search.", "Ältere Ereignisse: `stria events` auf der Befehlszeile, oder enger suchen.", "Более старые: `stria events` в командной строке или уточните поиск."],
   alarms_standing: ["What stands now", "Was jetzt ansteht", "Действующие"],
-  no_alarm: ["No alarm is open.", "Kein Alarm steht an.", "Действующих оповещений нет."],
-  alarm_test: ["Try where alarms go", "Ausprobieren, wohin Alarme gehen", "Проверка доставки"],
+  no_alarm: ["No alarm is open.", "Kein Alarm steht an.", "Действующих тревог нет."],
+  alarm_test: ["Try where alarms go", "Zustellung der Alarme testen", "Проверка доставки"],
   alarm_test_means: ["Sends a test on every channel of the configuration: mail, webhook, program, journal.", "Sendet einen Test auf jedem Weg der Konfiguration: Mail, Webhook, Programm, Journal.", "Отправляет проверочное сообщение по всем каналам: почта, webhook, программа, журнал."],
   send_test: ["Send a test", "Test senden", "Отправить проверку"],
   no_channel: ["No channel is configured: nobody would be told. Add [alarms] to the configuration.", "Kein Weg ist eingerichtet: niemand erführe etwas. [alarms] in die Konfiguration aufnehmen.", "Каналы не настроены: никто не узнает. Добавьте [alarms] в конфигурацию."],
@@ -1098,7 +1098,7 @@ export const catalogue = of({
   own_schedule: ["another…", "anders…", "другое…"],
   as_systemd: ["As systemd writes it", "Wie systemd es schreibt", "В записи systemd"],
   configuration: ["Configuration of the daemon", "Konfiguration des Dienstes", "Конфигурация службы"],
-  configuration_means: ["The file as it is, checked as a whole before it is kept. Alarms, schedules and served arrays stand in it.", "Die Datei, wie sie ist; sie wird als Ganzes geprüft, bevor sie gilt. Alarme, Zeitpläne und bediente Verbünde stehen darin.", "Файл как есть; перед сохранением проверяется целиком. В нём оповещения, расписания и массивы."],
+  configuration_means: ["The file as it is, checked as a whole before it is kept. Alarms, schedules and served arrays stand in it.", "Die Datei, wie sie ist; sie wird als Ganzes geprüft, bevor sie gilt. Alarme, Zeitpläne und bediente Verbünde stehen darin.", "Файл как есть; перед сохранением проверяется целиком. В нём тревоги, расписания и массивы."],
   not_saved: ["Nothing was saved:", "Nichts wurde gespeichert:", "Ничего не сохранено:"],
   session_ended: [
     "Your session has ended. After the login the page is as you left it.",

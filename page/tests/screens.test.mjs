@@ -1771,7 +1771,7 @@ test("days after a preposition, several slots and several drives have their form
     scene.matters = [matter("tank", "paused", "critical", { since_ms: Date.now() - 3 * 86_400_000 })];
     return scene;
   };
-  await on("for_days", (page) => page.getByText("vor 3 Tagen").first().waitFor(), { locale: "de-DE" });
+  await on("for_days", (page) => page.getByText("also seit 3 Tagen").waitFor(), { locale: "de-DE" });
   await on("for_days", async (page) => {
     await page.getByRole("heading", { level: 1, name: "Array tank has lost 2 drives, and its rebuild is paused." }).waitFor();
     await page.getByText("The drives of slots 3, 5 are not here, and were not seen since the server started. They are none of these, which work:").waitFor();
