@@ -55,6 +55,24 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/alarms/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Where alarms go: mail and webhook */
+        get: operations["get_alarms_settings"];
+        /** Sets where alarms go, and applies it */
+        put: operations["put_alarms_settings"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/alarms/test": {
         parameters: {
             query?: never;
@@ -1293,6 +1311,42 @@ export interface components {
         };
         /** @description The state of an array of the configuration. */
         AdoptedState: "absent" | "waiting" | "served" | "stopped" | "refused";
+        /** @description The channels that need one line each. Others, and what a mail server asks for, stand in the configuration. */
+        AlarmSettings: {
+            /**
+             * @description The addresses that get a mail; empty: none.
+             * @default []
+             */
+            mail: string[];
+            /**
+             * @description Names the settings that were read, so that no change of somebody else is lost. A change carries the one it is based on.
+             * @default
+             */
+            tag: string;
+            /**
+             * @description The URL that gets a POST; empty: none.
+             * @default
+             */
+            webhook: string;
+        };
+        /** @description The channels that need one line each. Others, and what a mail server asks for, stand in the configuration. */
+        AlarmSettingsInput: {
+            /**
+             * @description The addresses that get a mail; empty: none.
+             * @default []
+             */
+            mail?: string[];
+            /**
+             * @description Names the settings that were read, so that no change of somebody else is lost. A change carries the one it is based on.
+             * @default
+             */
+            tag?: string;
+            /**
+             * @description The URL that gets a POST; empty: none.
+             * @default
+             */
+            webhook?: string;
+        };
         /** @description A refusal. */
         ApiError: {
             /** @description What a program acts on. */
@@ -3072,6 +3126,68 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StandingView"][];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    get_alarms_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlarmSettings"];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    put_alarms_settings: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AlarmSettingsInput"];
+            };
+        };
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Message"];
                 };
             };
             /** @description a refusal */

@@ -83,16 +83,12 @@ export function Untold() {
       <Sign name="warning" />
       <div>
         <p>
-          <strong>{t("told_by_none")}</strong> {t("told_by_how")}
+          <strong>{t("told_by_none")}</strong> <a href="#/alarms">{t("told_by_how")}</a>
         </p>
-        <pre>{CHANNEL_EXAMPLE}</pre>
-        <a href="#/settings">{t("to_configuration")}</a>
       </div>
     </div>
   );
 }
-
-const CHANNEL_EXAMPLE = '[alarms.mail]\nto = ["you@example.org"]';
 
 function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
   const worst = all[0];
@@ -522,7 +518,8 @@ function lines(entry: ArrayEntry): Line[] {
 
 /** The way to a spare: the drive of this machine that fits, else the one to buy. */
 function AddSpare({ view }: { view: ArrayView }) {
-  if (!drives.value) return null;
+  // While an array lacks a drive, the free one is for that.
+  if (!drives.value || found.value.some((one) => one.severity === "critical")) return null;
   const free = free_drive(view, drives.value);
   if (!free) return <> {t("spare_to_buy", { size: to_buy(least_bytes(view)) })}</>;
   // A spare of an array with spans belongs to one of them: the reader chooses on the array's page.

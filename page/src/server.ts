@@ -1,7 +1,7 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
 import { effect, signal } from "@preact/signals";
 import { type Answer, Closed, type Source, way } from "./way.ts";
-import type { About, Action, Alarm, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, State, SweepPrice, Who } from "./types.ts";
+import type { About, Action, Alarm, AlarmSettings, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, State, SweepPrice, Who } from "./types.ts";
 
 const BASE = "/api/v1";
 /** A request without an answer for so long is given up. */
@@ -119,6 +119,8 @@ export const forecast = (wish: { drives: string[]; spares: number; like?: string
 export const routine = () => ask<Routine[]>("GET", "/routine");
 export const routine_settings = () => ask<RoutineSettings>("GET", "/routine/settings");
 export const set_routine = (settings: RoutineSettings) => ask<Message>("PUT", "/routine/settings", settings);
+export const alarm_settings = () => ask<AlarmSettings>("GET", "/alarms/settings");
+export const set_alarms = (settings: AlarmSettings) => ask<Message>("PUT", "/alarms/settings", settings);
 
 export const reports = () => ask<Reports>("GET", "/reports");
 export const report_address = (name: string) => `${BASE}/reports/${encodeURIComponent(name)}`;

@@ -6,7 +6,7 @@ import { Untold, found } from "./first.tsx";
 import { type Fault, Act, Ago, Pill, Refused, Sign, may, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
-import type { ConfigVerdict, Outcome, RoutineSettings } from "./types.ts";
+import type { AlarmSettings, ConfigVerdict, Outcome, RoutineSettings } from "./types.ts";
 import { is_cockpit } from "./way.ts";
 import { type Key, LANGUAGES, type Language, chosen, remember, t } from "./words.ts";
 
@@ -52,6 +52,7 @@ export function Alarms() {
           </ul>
         )}
       </section>
+      {may("admin") && <Channels />}
       <section class="card">
         <h2>{t("alarm_test")}</h2>
         <p class="soft">{t("alarm_test_means")}</p>
@@ -79,6 +80,61 @@ export function Alarms() {
         </div>
       </section>
     </>
+  );
+}
+
+/** Who is told of alarms: the channels that need one line each. */
+function Channels() {
+  const { value, error, reload } = useLoaded(server.alarm_settings, []);
+  const [form, set_form] = useState<AlarmSettings | null>(null);
+  const [mail, set_mail] = useState("");
+  const [said, set_said] = useState("");
+  const [fault, set_fault] = useState<Fault | null>(null);
+  useEffect(() => {
+    set_form(value);
+    set_mail(value?.mail?.join(", ") ?? "");
+  }, [value]);
+  const wanted = form && { ...form, mail: mail.split(/[\s,;]+/).filter((one) => one !== "") };
+  const save = async () => {
+    if (!wanted) return;
+    set_fault(null);
+    set_said("");
+    try {
+      set_said((await server.set_alarms(wanted)).message);
+      reload();
+    } catch (reason) {
+      set_fault(reason as Fault);
+      // Somebody else has changed them: the form shows what they are now.
+      if (reason instanceof server.Refusal && reason.kind === "plan_changed") reload();
+    }
+  };
+  return (
+    <section class="card">
+      <h2>{t("alarms_go")}</h2>
+      <Refused error={error} />
+      {form && (
+        <form onSubmit={(event) => (event.preventDefault(), void save())}>
+          <p class="field">
+            <label for="alarm-mail">{t("alarm_mail")}</label>
+            <input id="alarm-mail" value={mail} onInput={(event) => set_mail(event.currentTarget.value)} autocomplete="email" spellcheck={false} placeholder="you@example.org" />
+          </p>
+          <p class="field">
+            <label for="alarm-webhook">{t("alarm_webhook")}</label>
+            <input id="alarm-webhook" type="url" value={form.webhook ?? ""} onInput={(event) => set_form({ ...form, webhook: event.currentTarget.value.trim() })} autocomplete="off" placeholder="https://" />
+          </p>
+          <p class="note">{t("alarm_others")}</p>
+          <div class="buttons">
+            <Act primary role="admin" busy={JSON.stringify(wanted) === JSON.stringify(value)} onClick={save}>
+              {t("save")}
+            </Act>
+          </div>
+          <p role="status" lang="en">
+            {said}
+          </p>
+          <Refused error={fault} />
+        </form>
+      )}
+    </section>
   );
 }
 

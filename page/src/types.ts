@@ -27,6 +27,7 @@ export type MemberRate = Schemas["MemberRate"];
 export type MemberView = Full<Schemas["MemberView"]>;
 export type Plan = Schemas["Plan"];
 export type PlanOffer = Schemas["PlanOffer"];
+export type AlarmSettings = Schemas["AlarmSettings"];
 export type PlanTime = Schemas["PlanTime"];
 export type Rates = Schemas["Rates"];
 export type State = Full<Schemas["State"]>;

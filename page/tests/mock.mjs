@@ -241,6 +241,8 @@ export async function mock(scene_name, port = 0) {
     "GET /api/v1/config": () => scene.config ?? ({ text: "[daemon]\ndegraded-after = \"30s\"\n", tag: "1" }),
     "POST /api/v1/config/check": () => ({ good: !scene.faults, text: "the configuration is good", faults: scene.faults ?? [] }),
     "POST /api/v1/alarms/test": () => [{ channel: "mail to storage@example.org", error: null }, { channel: "webhook", error: "connection refused" }],
+    "GET /api/v1/alarms/settings": () => scene.channels ?? { mail: scene.told_by?.length === 0 ? [] : ["storage@example.org"], webhook: "", tag: "as read" },
+    "PUT /api/v1/alarms/settings": (body) => ((scene.channels = body), { message: "the configuration is read anew" }),
     "GET /api/v1/routine": () => scene.routine_list ?? scene.arrays.map(({ name }) => ({ what: "scrub", of: name, schedule: "Sun *-*-1..7 01:00", running: false, interrupted: false, last_s: Math.floor(Date.now() / 1000) - 9 * 86400, next_s: Math.floor(Date.now() / 1000) + 12 * 86400, outcome: "no mismatch" })),
     "GET /api/v1/routine/settings": () => scene.routine ?? { scrub: "Sun *-*-1..7 01:00", scrubs: { [scene.arrays[0]?.name ?? "tank"]: "Sat *-*-* 02:00" }, self_test: "weekly", long_self_test: "never", hours: "22:00-06:00", tag: "as read" },
     "PUT /api/v1/routine/settings": (body) => ((scene.routine = body), { message: "the configuration is read anew" }),

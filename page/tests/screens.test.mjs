@@ -831,18 +831,30 @@ test("an array that waits says for what: drives, a group, another program, an an
   }
 });
 
-test("a quiet line says who is told of alarms; that nobody is told is marked, with what to write", async () => {
+test("a quiet line says who is told of alarms; that nobody is told is marked, with a form for it", async () => {
   for (const [told_by, words] of [[["mail", "webhook"], "Alarms are sent by mail, webhook"], [[], "Nobody is told of alarms"]]) {
     SCENES.told = () => ({ ...SCENES.well(), told_by });
-    await on("told", async (page) => {
+    await on("told", async (page, server) => {
       await page.getByText(words).waitFor();
       await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
       assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
-      assert.equal(await page.locator(".banner.untold pre").count(), told_by.length === 0 ? 1 : 0);
-      await page.getByRole("link", { name: "Alarms" }).click();
+      if (told_by.length === 0) await page.getByRole("link", { name: "Say where they go." }).click();
+      else await page.getByRole("link", { name: "Alarms" }).click();
       await page.getByText("No alarm is open.").waitFor();
       assert.equal(await page.locator(".banner.untold").count(), told_by.length === 0 ? 1 : 0);
       assert.equal(await page.locator(".pill.good").count(), told_by.length === 0 ? 0 : 1);
+      const mail = page.getByLabel("Mail addresses");
+      assert.equal(await mail.inputValue(), told_by.length === 0 ? "" : "storage@example.org");
+      const save = page.getByRole("button", { name: "Save and apply" });
+      assert.ok(await save.isDisabled(), "nothing has changed yet");
+      await mail.fill("a@example.org, b@example.org");
+      await page.getByLabel("Webhook (URL)").fill("https://example.org/hook");
+      await save.click();
+      await page.getByText("the configuration is read anew").waitFor();
+      const { body } = await until_asked(server, "/api/v1/alarms/settings");
+      assert.deepEqual(body, { mail: ["a@example.org", "b@example.org"], webhook: "https://example.org/hook", tag: "as read" });
+      await page.getByRole("button", { name: "Send a test" }).waitFor();
+      assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
     });
   }
 });

@@ -9,6 +9,7 @@
 
 mod accounts;
 pub mod auth;
+mod channels;
 mod drives;
 mod forecast;
 mod jobs;

@@ -231,6 +231,45 @@ impl Edit {
         Ok(())
     }
 
+    /// Sets the addresses of `[alarms.mail]` and the URL of `[alarms] webhook`; what is empty is taken out.
+    ///
+    /// # Errors
+    /// When the file is written in a way that commands cannot change.
+    pub fn alarms(&mut self, mail: &[String], webhook: &str) -> Result<(), Failure> {
+        let path = self.file.path.display().to_string();
+        let apart =
+            |name: &str| Failure::Failed(format!("{path}: write [{name}] as a part of its own, then commands can change it"));
+        let part = self.document.entry("alarms").or_insert_with(|| Item::Table(Table::new()));
+        let part = part.as_table_like_mut().ok_or_else(|| apart("alarms"))?;
+        match webhook {
+            "" => drop(part.remove("webhook")),
+            url if part.get("webhook").and_then(Item::as_str) == Some(url) => {}
+            url => drop(part.insert("webhook", value(url))),
+        }
+        let to: toml_edit::Array = mail.iter().collect();
+        match part.get_mut("mail") {
+            None if mail.is_empty() => {}
+            None => {
+                let mut table = Table::new();
+                table.insert("to", value(to));
+                part.insert("mail", Item::Table(table));
+            }
+            Some(known) => {
+                let known = known.as_table_like_mut().ok_or_else(|| apart("alarms.mail"))?;
+                // Other keys without an address are a fault of the file, which the check names.
+                if mail.is_empty() {
+                    drop(known.remove("to"))
+                } else {
+                    drop(known.insert("to", value(to)))
+                }
+                if known.is_empty() {
+                    part.remove("mail");
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Removes an array; false if it is not there. Comments above it stay.
     ///
     /// # Errors

@@ -208,6 +208,31 @@ fn changes_keep_comments_and_order() {
     assert_eq!(std::fs::read_dir(folder.path()).expect("a folder").count(), 2, "nothing is left behind beside the lock");
 }
 
+/// A form sets what needs one line each; what stands beside it stays.
+#[test]
+fn channels_of_alarms_are_set_and_taken_out_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("stria.toml");
+    let set = |mail: &[&str], webhook: &str| {
+        let mut edit = Edit::open(&path).expect("it is valid");
+        edit.alarms(&mail.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>(), webhook).expect("it can be changed");
+        edit.save().map(|config| (config.alarms, std::fs::read_to_string(&path).expect("a text")))
+    };
+    std::fs::write(&path, "# mine\n[alarms]\nrepeat = \"1h\" # often\n").expect("a file");
+    let (alarms, text) = set(&["a@example.org", "b@example.org"], "https://example.org/hook").expect("it is valid");
+    assert_eq!(alarms.mail.expect("mail").to, ["a@example.org", "b@example.org"]);
+    assert_eq!(alarms.webhook.as_deref(), Some("https://example.org/hook"));
+    assert!(text.starts_with("# mine\n") && text.contains("# often"), "{text}");
+    let (alarms, text) = set(&[], "").expect("it is valid");
+    assert_eq!((alarms.mail, alarms.webhook), (None, None));
+    assert!(!text.contains("mail") && text.contains("# often"), "{text}");
+    // A mail server stays as it was written.
+    std::fs::write(&path, "[alarms.mail]\nto = [\"a@example.org\"]\nsmtp = \"smtp://relay:25\"\n").expect("a file");
+    let (alarms, _) = set(&["c@example.org"], "").expect("it is valid");
+    let mail = alarms.mail.expect("mail");
+    assert_eq!((mail.to, mail.smtp.as_deref()), (vec!["c@example.org".to_owned()], Some("smtp://relay:25")));
+}
+
 /// The comments above an array are often the head of the file. They went to its end with the array, below all other parts.
 #[test]
 fn comments_stay_where_they_are_when_an_array_is_released_and_adopted_again() {

@@ -1,6 +1,7 @@
 //! The table of paths, the work behind short ones, and the document made of the table.
 
 use super::auth::sha256;
+use super::channels::{self, AlarmSettings};
 use super::forecast::{self, ForecastRequest};
 use super::machine::Machine;
 use super::plans::{self, is_harmless};
@@ -136,6 +137,16 @@ pub fn routes() -> Vec<Route> {
         route(get.clone(), "/alarms", View, "The causes of alarms that last", |call: Call<Nothing>| {
             Ok::<Vec<StandingView>, _>(call.rest.machine.monitor.standing())
         }),
+        route(get.clone(), "/alarms/settings", Admin, "Where alarms go: mail and webhook", |call: Call<Nothing>| {
+            channels::settings(&call.rest.machine)
+        }),
+        route(
+            put.clone(),
+            "/alarms/settings",
+            Admin,
+            "Sets where alarms go, and applies it",
+            |call: Call<Body<AlarmSettings>>| channels::set(&call.rest.machine, &call.input.0),
+        ),
         route(post.clone(), "/alarms/test", Operate, "Sends a test on every channel", |call: Call<Nothing>| {
             call.rest.machine.monitor.send_test()
         }),
