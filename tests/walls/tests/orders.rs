@@ -23,7 +23,7 @@ fn of_the_program() {
         wipe cli::common cli::daemon cli::health cli::life cli::token cli config mdadm meant attach ownership foreign
         routine serve keeper pool
         rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::users rest::auth rest::accounts
-        rest::machine rest::plans rest::jobs rest::measure rest::forecast rest::schedules
+        rest::machine rest::measure rest::takes rest::plans rest::jobs rest::forecast rest::schedules rest::channels
         rest::parts rest::reading rest::route rest::stream rest::routes rest::tcp rest::server rest
         daemon
         commands::adopt commands::life commands::explain commands::firmware commands::health commands::import commands::manual commands::orders
