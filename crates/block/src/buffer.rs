@@ -289,7 +289,7 @@ impl Pool {
     pub fn give_claim(&mut self, claim: Claim) {
         let Ok(buffer) = claim.redeem() else { return };
         let class = Self::class(buffer.len);
-        let held_bytes = Self::held_bytes(buffer.len);
+        let held_bytes = Self::BESIDES_BYTES + buffer.len;
         if buffer.len != BLOCK_ALIGN << class || self.kept_bytes + held_bytes > Self::KEPT_BYTES_MAX {
             return;
         }
