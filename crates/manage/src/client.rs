@@ -138,9 +138,9 @@ impl Client {
         let (ok, bytes) = match runtime.block_on(in_time) {
             Ok(outcome) => outcome.map_err(|error| failed(&error))?,
             Err(patience) => {
-                let (who, seconds) = (self.who(), patience.as_secs().max(1));
+                let (who, seconds) = (self.who(), patience.as_secs_f64());
                 let what = "it is stopped, or stuck; see its log";
-                return Err(Failure::Failed(format!("{who} does not answer (waited for {seconds} s): {what}")));
+                return Err(Failure::Failed(format!("{who} does not answer (waited for {seconds:.1} s): {what}")));
             }
         };
         if ok {
