@@ -83,24 +83,16 @@ export function Alarms() {
   );
 }
 
-/** Who is told of alarms: the channels that need one line each. */
-function Channels() {
-  const { value, error, reload } = useLoaded(server.alarm_settings, []);
-  const [form, set_form] = useState<AlarmSettings | null>(null);
-  const [mail, set_mail] = useState("");
+/** Saves a form, and keeps what the server said. `reload` brings what is stored then. */
+function useSaving(send: (() => Promise<{ message: string }>) | null, reload: () => void) {
   const [said, set_said] = useState("");
   const [fault, set_fault] = useState<Fault | null>(null);
-  useEffect(() => {
-    set_form(value);
-    set_mail(value?.mail?.join(", ") ?? "");
-  }, [value]);
-  const wanted = form && { ...form, mail: mail.split(/[\s,;]+/).filter((one) => one !== "") };
   const save = async () => {
-    if (!wanted) return;
+    if (!send) return;
     set_fault(null);
     set_said("");
     try {
-      set_said((await server.set_alarms(wanted)).message);
+      set_said((await send()).message);
       reload();
     } catch (reason) {
       set_fault(reason as Fault);
@@ -108,12 +100,43 @@ function Channels() {
       if (reason instanceof server.Refusal && reason.kind === "plan_changed") reload();
     }
   };
+  return { save, said, fault };
+}
+
+/** The end of a form: its button, and what came of pressing it. */
+function Save({ saving, unchanged }: { saving: ReturnType<typeof useSaving>; unchanged: boolean }) {
+  return (
+    <>
+      <div class="buttons">
+        <Act primary role="admin" busy={unchanged} onClick={saving.save}>
+          {t("save")}
+        </Act>
+      </div>
+      <p role="status" lang="en">
+        {saving.said}
+      </p>
+      <Refused error={saving.fault} />
+    </>
+  );
+}
+
+/** Who is told of alarms: the channels that need one line each. */
+function Channels() {
+  const { value, error, reload } = useLoaded(server.alarm_settings, []);
+  const [form, set_form] = useState<AlarmSettings | null>(null);
+  const [mail, set_mail] = useState("");
+  useEffect(() => {
+    set_form(value);
+    set_mail(value?.mail?.join(", ") ?? "");
+  }, [value]);
+  const wanted = form && { ...form, mail: mail.split(/[\s,;]+/).filter((one) => one !== "") };
+  const saving = useSaving(wanted && (() => server.set_alarms(wanted)), reload);
   return (
     <section class="card">
       <h2>{t("alarms_go")}</h2>
       <Refused error={error} />
       {form && (
-        <form onSubmit={(event) => (event.preventDefault(), void save())}>
+        <form onSubmit={(event) => (event.preventDefault(), void saving.save())}>
           <p class="field">
             <label for="alarm-mail">{t("alarm_mail")}</label>
             <input id="alarm-mail" value={mail} onInput={(event) => set_mail(event.currentTarget.value)} autocomplete="email" spellcheck={false} placeholder="you@example.org" />
@@ -123,15 +146,7 @@ function Channels() {
             <input id="alarm-webhook" type="url" value={form.webhook ?? ""} onInput={(event) => set_form({ ...form, webhook: event.currentTarget.value.trim() })} autocomplete="off" placeholder="https://" />
           </p>
           <p class="note">{t("alarm_others")}</p>
-          <div class="buttons">
-            <Act primary role="admin" busy={JSON.stringify(wanted) === JSON.stringify(value)} onClick={save}>
-              {t("save")}
-            </Act>
-          </div>
-          <p role="status" lang="en">
-            {said}
-          </p>
-          <Refused error={fault} />
+          <Save saving={saving} unchanged={JSON.stringify(wanted) === JSON.stringify(value)} />
         </form>
       )}
     </section>
@@ -253,26 +268,16 @@ function Schedules() {
   const { value: list, error: list_error, reload: reload_list } = useLoaded(server.routine, []);
   const { value, error, reload } = useLoaded(server.routine_settings, []);
   const [form, set_form] = useState<RoutineSettings | null>(null);
-  const [said, set_said] = useState("");
-  const [fault, set_fault] = useState<Fault | null>(null);
   useEffect(() => set_form(value), [value]);
   const change = (part: Partial<RoutineSettings>) => form && set_form({ ...form, ...part });
   const redundant = arrays.value.filter((entry) => entry.view && entry.view.level !== "0" && entry.view.level !== "jbod");
-  const save = async () => {
-    if (!form) return;
-    set_fault(null);
-    set_said("");
-    try {
-      const scrubs = Object.fromEntries(Object.entries(form.scrubs ?? {}).filter(([, text]) => text !== ""));
-      set_said((await server.set_routine({ ...form, scrubs })).message);
-      reload();
-      reload_list();
-    } catch (reason) {
-      set_fault(reason as Fault);
-      // Somebody else has changed them: the form shows what they are now.
-      if (reason instanceof server.Refusal && reason.kind === "plan_changed") reload();
-    }
+  const send = async (form: RoutineSettings) => {
+    const scrubs = Object.fromEntries(Object.entries(form.scrubs ?? {}).filter(([, text]) => text !== ""));
+    const message = await server.set_routine({ ...form, scrubs });
+    reload_list();
+    return message;
   };
+  const saving = useSaving(form && (() => send(form)), reload);
   return (
     <section class="card">
       <h2>{t("schedules")}</h2>
@@ -310,7 +315,7 @@ function Schedules() {
       )}
       <Refused error={error} />
       {form && may("admin") && (
-        <form class="schedules" onSubmit={(event) => (event.preventDefault(), void save())}>
+        <form class="schedules" onSubmit={(event) => (event.preventDefault(), void saving.save())}>
           <Schedule label={t("scrub_all")} value={form.scrub} onChange={(scrub) => change({ scrub })} />
           {redundant.length > 1 &&
             redundant.map(({ name }) => (
@@ -327,15 +332,7 @@ function Schedules() {
               {t("quiet_hours_hint", { server: server_zone() })}
             </span>
           </div>
-          <div class="buttons">
-            <Act primary role="admin" busy={JSON.stringify(form) === JSON.stringify(value)} onClick={save}>
-              {t("save")}
-            </Act>
-          </div>
-          <p role="status" lang="en">
-            {said}
-          </p>
-          <Refused error={fault} />
+          <Save saving={saving} unchanged={JSON.stringify(form) === JSON.stringify(value)} />
         </form>
       )}
     </section>

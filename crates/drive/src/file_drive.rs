@@ -352,8 +352,8 @@ impl FileDrive {
 
     /// The result of a flush, which fails also if one of another lane has failed since the last one of this lane.
     fn told_of_all_lanes(&mut self, result: Result<(), IoError>) -> Result<(), IoError> {
-        let of_drive = self.drive.failed_flushes();
-        let failed = of_drive.fetch_add(u64::from(result.is_err()), Ordering::SeqCst) + u64::from(result.is_err());
+        let own = u64::from(result.is_err());
+        let failed = self.drive.failed_flushes().fetch_add(own, Ordering::SeqCst) + own;
         let before = std::mem::replace(&mut self.flushes.told_failed, failed);
         if result.is_ok() && before < failed {
             let context =
