@@ -520,6 +520,41 @@ fn a_member_that_ran_elsewhere_with_a_substitute_does_not_return_by_the_bitmap()
     assert!(obstacle.contains("it was run with other drives in place of the members"), "{obstacle}");
 }
 
+/// A RAID 6 loses a member, then a second one; the first returns. The second knows only an array without the first.
+#[test]
+fn a_member_that_left_after_another_returns_after_it_unless_it_was_run_elsewhere() {
+    let mut drives = created(Level::Raid6, 4, 1);
+    let mut start = started(&drives, &Options::default());
+    let mut state = state_of(&start.config, false);
+    let lose = |state: &mut ArrayState, slot: usize| {
+        (state.slots[slot].member, state.optimal) = (None, false);
+        state.failed.push((MemberId(slot), Some(slot)));
+    };
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    lose(&mut state, 0);
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    let before = drives.clone();
+    // The last update for a member that fails arrives or does not.
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    let left = [before[3].clone(), drives[3].clone()];
+    lose(&mut state, 3);
+    apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    state.slots[0].member = Some(MemberProgress { member: MemberId(0), recovered: Synced::All, by_bitmap: false });
+    (0..3).for_each(|_| apply(&mut drives, &start.recorder.record_state(&state, NOW)));
+    let returns = |drive: &MemoryDrive| start.recorder.returnable(&drive.candidate().found.expect("readable").superblock);
+    assert_eq!(left.each_ref().map(returns), [Ok(3), Ok(3)]);
+
+    // Half of the drives suffice elsewhere.
+    let mut elsewhere = before[2..].to_vec();
+    let mut theirs = started(&elsewhere, &forced());
+    let state = state_of(&theirs.config, false);
+    for _ in 0..3 {
+        apply(&mut elsewhere, &theirs.recorder.record_state(&state, NOW));
+        let obstacle = returns(&elsewhere[1]).expect_err("no bitmap names what it was written elsewhere").to_string();
+        assert_eq!(obstacle, "it was run without members that the array has now");
+    }
+}
+
 /// More roles than fit in a sector would let one power cut tear the superblocks of all members.
 #[test]
 fn a_superblock_stays_in_one_sector_however_many_drives_are_replaced() {

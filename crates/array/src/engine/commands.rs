@@ -124,7 +124,7 @@ impl Engine {
             }
             if let Some((slot, _)) = slot.and_then(holder) {
                 return Err(Refusal(format!(
-                    "slot {slot} has a member already: `fail` and `remove` that one first, or `replace` it"
+                    "slot {slot} was given to another drive meanwhile; `add` this one again, and it becomes a spare"
                 )));
             }
             let mut members = self.core.members.borrow_mut();

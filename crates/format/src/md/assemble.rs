@@ -248,6 +248,7 @@ impl<'a> Found<'a> {
             bitmap_current: false,
             log_current: false,
             log_incarnation: 0,
+            issued: [None; 2],
         }
     }
 }
@@ -1250,7 +1251,7 @@ impl Sorter<'_> {
     fn judge_away(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
         for found in found {
             if let Some(Verdict::Away { obstacle, .. }) = self.verdicts.get_mut(&found.drive) {
-                *obstacle = returnable(self.freshest, bitmap, found.superblock()).err();
+                *obstacle = returnable(self.freshest, bitmap, found.superblock(), false).err();
             }
         }
     }

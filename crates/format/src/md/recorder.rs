@@ -22,7 +22,9 @@ use super::log::{LogSpace, Session, encode_head, salt_of};
 use super::member::BitmapLocation;
 use super::ppl::{self, Ppl, PplLocation};
 use super::shape::{keeps_parity, layout_of};
-use super::superblock::{CLEAN, ROLES_IN_SECTOR, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, synced};
+use super::superblock::{
+    CLEAN, ROLES_IN_SECTOR, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, sum_of, synced,
+};
 use crate::md::badblocks::{self, BadBlockLog};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -49,7 +51,13 @@ pub(crate) struct MemberMetadata {
     pub log_current: bool,
     /// Its incarnation: how often it has returned in this run (R39).
     pub log_incarnation: u32,
+    /// The last two superblocks of this run for it. The drive has one of them when it leaves: a member is at most one update ahead (R27).
+    pub issued: [Option<Stamp>; 2],
 }
+
+/// Tells a superblock from all others of its member: events, time of the update, checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp(u64, u64, u32);
 
 /// A drive to join a running array.
 #[derive(Clone, Debug)]
@@ -333,6 +341,7 @@ impl MdRecorder {
             bitmap_current: false,
             log_current: false,
             log_incarnation: 0,
+            issued: [None; 2],
         };
         if let Some(location) = PplLocation::of(&keeper.superblock) {
             writes.extend(Ppl::erase(member, &location));
@@ -417,7 +426,8 @@ impl MdRecorder {
     /// # Errors
     /// The reason why it may only join as a new spare, in a sentence.
     pub fn returnable(&self, superblock: &Superblock) -> Result<usize, AdoptError> {
-        returnable(&self.common, self.bitmap.as_ref(), superblock).map_err(AdoptError)
+        let left_this_run = self.keepers.values().any(|keeper| keeper.has_issued(superblock));
+        returnable(&self.common, self.bitmap.as_ref(), superblock, left_this_run).map_err(AdoptError)
     }
 
     /// Sets the flag that tells that a member's drive was cut short. When such a member is dropped, no absent member returns by the bitmap any more (R28).
@@ -459,6 +469,7 @@ impl MdRecorder {
             bitmap_current: false,
             log_current: false,
             log_incarnation,
+            issued: [None; 2],
         };
         let config = MemberConfig { recovered: Synced::up_to(0), by_bitmap: true, ..keeper.config(member) };
         self.keepers.insert(member, keeper);
@@ -494,7 +505,7 @@ impl MdRecorder {
         let data = Buffer::copy_of(&log.encode(header.bblog_size)).freeze();
         let start_sector = keeper.superblock.sector_at(keeper.superblock.header.bblog_offset);
         keeper.bad_blocks = log;
-        Ok(vec![MetadataWrite { member, start_sector, data }, keeper.superblock_write(member)])
+        Ok(vec![MetadataWrite { member, start_sector, data }, keeper.issue(member)])
     }
 
     /// The microseconds of `utime`: the log tag, or a mark that checksums were kept meanwhile.
@@ -647,7 +658,7 @@ impl MdRecorder {
             let Some(keeper) = self.keepers.get_mut(&member) else { continue };
             keeper.bitmap_current |= paged;
             keeper.superblock.follow(truth);
-            writes.push(keeper.superblock_write(member));
+            writes.push(keeper.issue(member));
         }
         writes
     }
@@ -764,7 +775,7 @@ impl MdRecorder {
         if !keeper.bad_blocks.is_empty() {
             header.feature_map |= feature::BAD_BLOCKS;
         }
-        keeper.superblock_write(member)
+        keeper.issue(member)
     }
 
     /// The bitmap's first page to members that have the rest, and all of it to the others.
@@ -799,6 +810,20 @@ impl MemberMetadata {
         }
     }
 
+    /// Writes the superblock, and remembers that this run did.
+    fn issue(&mut self, member: MemberId) -> MetadataWrite {
+        let write = self.superblock_write(member);
+        let header = &self.superblock.header;
+        self.issued = [Some(Stamp(header.events, header.utime, sum_of(&write.data))), self.issued[0]];
+        write
+    }
+
+    /// True if this run wrote a superblock, which a drive has now, to this member: it was not run elsewhere since.
+    fn has_issued(&self, now: &Superblock) -> bool {
+        let (ours, theirs) = (&self.superblock.header, &now.header);
+        ours.device_uuid == theirs.device_uuid && self.issued.contains(&Some(Stamp(theirs.events, theirs.utime, theirs.sb_csum)))
+    }
+
     fn superblock_write(&self, member: MemberId) -> MetadataWrite {
         let mut bytes = self.superblock.encode();
         bytes.resize(bytes.len().next_multiple_of(self.logical_block_bytes.max(512) as usize), 0);
@@ -815,8 +840,13 @@ fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
     roles[number] = role;
 }
 
-/// The slot to which a member that was away may return by the bitmap.
-pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Superblock) -> Result<usize, String> {
+/// The slot to which a member that was away may return by the bitmap. `left_this_run`: what it holds was written by this run of the array.
+pub(crate) fn returnable(
+    common: &Superblock,
+    bitmap: Option<&Bitmap>,
+    away: &Superblock,
+    left_this_run: bool,
+) -> Result<usize, String> {
     let (ours, theirs) = (&common.header, &away.header);
     if ours.set_uuid != theirs.set_uuid {
         return Err("it belongs to another array".into());
@@ -840,13 +870,14 @@ pub(crate) fn returnable(common: &Superblock, bitmap: Option<&Bitmap>, away: &Su
     if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
         return Err("its rebuild had not ended when it left".into());
     }
-    // A member that ran without some of the others may have written data that their bitmap does not name.
+    // A member that ran without some of the others may have written data that their bitmap does not name. One that left this run did not:
+    // the others that it lacks have returned since.
     let holders = |superblock: &Superblock, slot: u32| {
         let roles = superblock.roles.iter().enumerate();
         roles.filter(|(_, role)| **role == Role::Slot(slot as u16)).map(|(number, _)| number).collect::<BTreeSet<usize>>()
     };
     let (mut same, mut others) = (0, 0);
-    for held in (0..ours.raid_disks).filter(|&other| other != u32::from(slot)) {
+    for held in (0..ours.raid_disks).filter(|&other| other != u32::from(slot) && !left_this_run) {
         let (now, then) = (holders(common, held), holders(away, held));
         match (now.is_empty(), then.is_empty()) {
             (true, _) => {}

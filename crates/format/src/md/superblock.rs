@@ -549,6 +549,11 @@ impl Superblock {
 
 const SUM_OFFSET: usize = 0xd8;
 
+/// The checksum in a superblock that was encoded.
+pub(super) fn sum_of(encoded: &[u8]) -> u32 {
+    u32::from_le_bytes(encoded[SUM_OFFSET..SUM_OFFSET + 4].try_into().expect("four bytes"))
+}
+
 /// The sum of header and roles as little-endian 32-bit words, the checksum itself taken as zero.
 fn checksum(body: &[u8]) -> u32 {
     let mut sum = 0u64;

@@ -12,6 +12,15 @@ use stria_array::{Flaw, MemberId, MemberState, SweepKind};
 use stria_format::md::{Role, Superblock};
 use stria_tree::Lanes;
 
+/// What a command may answer although the drive has all that is asked for.
+const MAY_BE_REFUSED: [&str; 5] = [
+    "again in a moment",
+    "being replaced already",
+    "given to another drive meanwhile",
+    "it was run without members that the array has now",
+    "it was run with other drives in place of the members",
+];
+
 impl World<'_> {
     pub(super) fn holder(&self, which: u64) -> Option<(usize, usize)> {
         let leaves = self.node().leaves();
@@ -245,11 +254,10 @@ impl World<'_> {
     /// A command that refuses a drive which has all that is asked for is wrong.
     fn may_be_refused<T>(&self, what: &str, drive: usize, is_fit: bool, ended: Result<T, Ended>) -> Result<T, Ended> {
         match ended {
-            // The array asks for patience where a drop is not on disk yet, and an earlier command may have begun the same.
+            // The array asks for patience where a drop is not on disk yet, an earlier command may have begun the same, a spare may have
+            // been faster, and another member may have returned first (the limit of R28).
             Err(Ended::Refused(refusal))
-                if is_fit
-                    && self.is_fit(drive)
-                    && !["again in a moment", "being replaced already"].iter().any(|said| refusal.contains(said)) =>
+                if is_fit && self.is_fit(drive) && !MAY_BE_REFUSED.iter().any(|said| refusal.contains(said)) =>
             {
                 Err(Ended::Stopped(Stop::Wrong(format!("the command to {what} drive {drive} was refused: {refusal}"))))
             }
