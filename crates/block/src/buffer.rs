@@ -231,8 +231,10 @@ impl Pool {
     /// Not counted, buffers of 4 KiB would take twice what they count for.
     const BESIDES_BYTES: usize = BLOCK_ALIGN;
 
+    /// The least `n` for which `BLOCK_ALIGN << n` is at least `len`: the digits of the last byte's block number.
     fn class(len: usize) -> usize {
-        len.div_ceil(BLOCK_ALIGN).max(1).next_power_of_two().trailing_zeros() as usize
+        let last_block = len.saturating_sub(1) / BLOCK_ALIGN;
+        (usize::BITS - last_block.leading_zeros()) as usize
     }
 
     /// A buffer of exactly `len` bytes. It holds old contents.
@@ -339,6 +341,14 @@ mod tests {
         for len in [4097, usize::MAX - 4095, usize::MAX] {
             let split = std::panic::catch_unwind(|| Buffer::zeroed(4096).split_to(len));
             assert!(split.is_err(), "{len} of 4096");
+        }
+    }
+
+    #[test]
+    fn a_class_is_the_smallest_that_holds_a_length() {
+        for len in (0..70_000).chain((17..48).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 1])) {
+            let class = Pool::class(len);
+            assert!(len <= BLOCK_ALIGN << class && (class == 0 || len > BLOCK_ALIGN << (class - 1)), "{len}: {class}");
         }
     }
 

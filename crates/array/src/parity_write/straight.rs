@@ -81,13 +81,19 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
         is_ready: false,
         pending,
         failures: Vec::new(),
-        read: few((0..pending).map(|_| None)),
+        read: unread(pending),
         parity: SmallVec::new(),
         claims: SmallVec::new(),
         early: None,
         behind: None,
     });
     true
+}
+
+/// A list of `count` reads that have not ended.
+fn unread(count: usize) -> SmallVec<[Option<Buffer>; 4]> {
+    let inline = [const { None }; 4];
+    if count <= inline.len() { SmallVec::from_buf_and_len(inline, count) } else { few((0..count).map(|_| None)) }
 }
 
 /// True if each of these slots has one member, which can be read, and no replacement.
