@@ -1562,6 +1562,8 @@ export interface components {
              */
             dirty_count: number;
         };
+        /** @description The channels that an alarm was sent by. */
+        Channels: string[];
         /** @description What the checksums of a member have found, in blocks of 4 KiB. */
         ChecksumView: {
             /**
@@ -1668,6 +1670,8 @@ export interface components {
              */
             written_bytes: number;
         };
+        /** @description The part that an alarm is about, in parentheses; null: the array as a whole. */
+        Component: string | null;
         /** @description The configuration as a file. */
         ConfigText: {
             /**
@@ -1697,6 +1701,8 @@ export interface components {
             /** @description The first fault with its line, or that there is none. */
             text: string;
         };
+        /** @description What another event has not told already, after a colon; null: nothing. */
+        Detail: string | null;
         /** @description The report of a drive about itself. A figure that it does not give is `None`. */
         DriveHealth: {
             /**
@@ -1841,6 +1847,8 @@ export interface components {
              */
             written_bytes: number | null;
         };
+        /** @description `an SSD`, `a hard disk`, `an image file`. */
+        DriveKind: "ssd" | "hdd" | "file";
         /** @description The array that a drive is a member of. */
         DriveMembership: {
             /** @description Its name: here if it is served, else on disk. */
@@ -1908,6 +1916,8 @@ export interface components {
             identity: string | null;
             /** @description What is lost on it; null: nothing. */
             loses: string | null;
+            /** @description The same for programs. */
+            said: components["schemas"]["WriteWords"];
             /** @description What is written, in words. */
             what: string;
         };
@@ -1933,6 +1943,8 @@ export interface components {
              */
             unstored: number;
         };
+        /** @description An event, for programs: `code` stays the same when its words change. */
+        EventSentence: components["schemas"]["HostSentence"] | components["schemas"]["ServiceSentence"];
         /** @description An event. */
         EventView: {
             /** @description The array or span. */
@@ -1950,6 +1962,8 @@ export interface components {
              * @description How many sectors did not match.
              */
             mismatch_sectors?: number | null;
+            /** @description The same for programs, where the event is of a kind that has a sentence of its own; a cause in it is raw. */
+            said?: components["schemas"]["EventSentence"] | null;
             /**
              * Format: uint64
              * @description Counts up from 1 without gaps.
@@ -1995,6 +2009,11 @@ export interface components {
         };
         /** @description One reason for a verdict. */
         Finding: {
+            /**
+             * @description The same for programs; null: another version wrote it, in words that this one does not know.
+             * @default null
+             */
+            said: components["schemas"]["HealthSentence"] | null;
             /** @description The fault, its meaning, and the remedy. */
             sentence: string;
             /** @description The verdict that this alone calls for. */
@@ -2093,8 +2112,400 @@ export interface components {
             /** @description Its identity. */
             uuid: string;
         };
+        /** @description The reason for a verdict, for programs: `code` stays the same when its words change. */
+        HealthSentence: {
+            /** @constant */
+            code: "expects-to-fail";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "drive-read-only";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "drive-unreliable";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "power-loss-protection-failed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "long-self-test-failed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "short-self-test-failed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "worn-out";
+            values: {
+                /** Format: uint16 */
+                wear_percent: number;
+            };
+        } | {
+            /** @constant */
+            code: "worn-much";
+            values: {
+                /** Format: uint16 */
+                wear_percent: number;
+            };
+        } | {
+            /** @constant */
+            code: "spare-capacity-short";
+            values: {
+                /** Format: uint8 */
+                least_percent: number;
+                /** Format: uint8 */
+                spare_percent: number;
+            };
+        } | {
+            /** @constant */
+            code: "spare-capacity-low";
+            values: {
+                /** Format: uint8 */
+                least_percent: number;
+                /** Format: uint8 */
+                spare_percent: number;
+            };
+        } | {
+            /** @constant */
+            code: "spare-capacity-used-up";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "media-errors-many";
+            values: {
+                /** Format: uint64 */
+                count: number;
+            };
+        } | {
+            /** @constant */
+            code: "media-errors";
+            values: {
+                /** Format: uint64 */
+                count: number;
+            };
+        } | {
+            /** @constant */
+            code: "pending-sectors";
+            values: {
+                /** Format: uint64 */
+                count: number;
+            };
+        } | {
+            /** @constant */
+            code: "reallocated-many";
+            values: {
+                /** Format: uint64 */
+                count: number;
+            };
+        } | {
+            /** @constant */
+            code: "reallocated";
+            values: {
+                /** Format: uint64 */
+                count: number;
+            };
+        } | {
+            /** @constant */
+            code: "above-critical-temperature";
+            values: {
+                /** Format: int32 */
+                limit_c: number;
+                /** Format: int32 */
+                temperature_c: number;
+            };
+        } | {
+            /** @constant */
+            code: "too-warm";
+            values: {
+                /** Format: int32 */
+                limit_c: number;
+                /** Format: int32 */
+                temperature_c: number;
+            };
+        } | {
+            /** @constant */
+            code: "link-errors";
+            values: {
+                /** Format: uint64 */
+                count: number;
+            };
+        };
         /** @description The health of an array: the worst of it and its spans. */
         HealthView: "optimal" | "degraded" | "failed";
+        /** @description An event of an array or its drives, for programs: `code` stays the same when its words change. */
+        HostSentence: {
+            /** @constant */
+            code: "member-dropped";
+            values: {
+                drive: string;
+                reason: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "spare-dropped";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "member-replaced";
+            values: {
+                drive: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "member-failed-on-command";
+            values: {
+                drive: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "member-gone";
+            values: {
+                drive: string;
+                reason: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "spare-gone";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-space-left";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "superblock-refused";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "spare-taken";
+            values: {
+                drive: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "member-in-sync";
+            values: {
+                drive: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "read-corrected";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint64 */
+                start_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "wrong-bytes";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint64 */
+                start_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "wrong-bytes-for-good";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint64 */
+                start_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "bad-blocks";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint64 */
+                start_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "unreadable";
+            values: {
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint64 */
+                sync_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "sweep-started";
+            values: {
+                sweep: components["schemas"]["Sweep"];
+            };
+        } | {
+            /** @constant */
+            code: "sweep-finished";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+                /** Format: uint64 */
+                ms: number;
+                sweep: components["schemas"]["Sweep"];
+            };
+        } | {
+            /** @constant */
+            code: "sweep-found-wrong";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+                /** Format: uint64 */
+                ms: number;
+                sweep: components["schemas"]["Sweep"];
+                wrong: components["schemas"]["WrongDrives"];
+            };
+        } | {
+            /** @constant */
+            code: "sweep-paused";
+            values: {
+                /** Format: uint64 */
+                percent: number;
+                sweep: components["schemas"]["Sweep"];
+            };
+        } | {
+            /** @constant */
+            code: "sweep-gives-way";
+            values: {
+                /** Format: uint64 */
+                percent: number;
+                sweep: components["schemas"]["Sweep"];
+            };
+        } | {
+            /** @constant */
+            code: "sweep-cancelled";
+            values: {
+                /** Format: uint64 */
+                at_sector: number;
+                /** Format: uint64 */
+                percent: number;
+                sweep: components["schemas"]["Sweep"];
+            };
+        } | {
+            /** @constant */
+            code: "sweep-ends-with-array";
+            values: {
+                /** Format: uint64 */
+                at_sector: number;
+                /** Format: uint64 */
+                percent: number;
+                sweep: components["schemas"]["Sweep"];
+            };
+        } | {
+            /** @constant */
+            code: "sweep-stopped";
+            values: {
+                reason: string;
+                sweep: components["schemas"]["Sweep"];
+            };
+        } | {
+            /** @constant */
+            code: "mismatch-named";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint */
+                slot: number;
+                /** Format: uint64 */
+                sync_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "mismatch-rewritten";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint */
+                slot: number;
+                /** Format: uint64 */
+                sync_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "mismatch-unnamed";
+            values: {
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint64 */
+                sync_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "mismatch-copied";
+            values: {
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint64 */
+                sync_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "mismatch-parity-made";
+            values: {
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint64 */
+                sync_sector: number;
+            };
+        } | {
+            /** @constant */
+            code: "drive-silent";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "drive-answers";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "file-deleted";
+            values: {
+                drive: string;
+            };
+        };
         /** @description An action that is being carried out, or was. It goes on without the client that began it. */
         Job: {
             /** @description The action. */
@@ -2106,11 +2517,15 @@ export interface components {
              * @description When it ended.
              */
             ended_ms: number | null;
+            /** @description The ends of the sweeps that it began, for programs, where it has ended by them. */
+            ends?: components["schemas"]["EventSentence"][] | null;
             /**
              * Format: uint64
              * @description Counts up, over restarts of the daemon.
              */
             id: number;
+            /** @description The same for programs; absent: another version began it. */
+            said?: components["schemas"]["PlanSentence"] | null;
             /**
              * Format: uint64
              * @description When it began, in milliseconds since 1970.
@@ -2569,6 +2984,8 @@ export interface components {
             /** @description The sentence. */
             message: string;
         };
+        /** @description Several names, which stand in a text with commas between them. */
+        Names: string[];
         /** @description What keeps an array of the configuration from being served. */
         Obstacle: "drives" | "in_use" | "silent" | "group" | "other";
         /** @description The result of a test message on one channel. */
@@ -2592,6 +3009,8 @@ export interface components {
             loses: string[];
             /** @description The role that may carry it out. */
             role: components["schemas"]["Role"];
+            /** @description The same for programs: a client words it in its reader's language. */
+            said: components["schemas"]["PlanWords"];
             /** @description What happens, in one sentence. */
             title: string;
             /** @description What else should be known before. */
@@ -2615,6 +3034,530 @@ export interface components {
             /** @description The token: for one use, for the caller who asked for the plan. */
             token: string;
         };
+        /** @description A sentence of a plan, for programs: `code` stays the same when its words change. */
+        PlanSentence: {
+            /** @constant */
+            code: "make-array";
+            values: {
+                array: string;
+                /** Format: uint */
+                drive_count: number;
+                level: string;
+                size_bytes: components["schemas"]["Size"];
+            };
+        } | {
+            /** @constant */
+            code: "make-array-of-one";
+            values: {
+                array: string;
+                level: string;
+                size_bytes: components["schemas"]["Size"];
+            };
+        } | {
+            /** @constant */
+            code: "destroy-array";
+            values: {
+                array: string;
+                drives: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "remove-signatures";
+            values: {
+                drives: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "erase-drives";
+            values: {
+                drives: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "adopt-array";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "release-array";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "start-array";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "stop-array";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "rename-array";
+            values: {
+                array: string;
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "fail-member";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "remove-failed";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "remove-spare";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "add-drive";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "add-former-member";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "replace-member";
+            values: {
+                array: string;
+                drive: string;
+                old: string;
+            };
+        } | {
+            /** @constant */
+            code: "update-firmware";
+            values: {
+                array: string;
+                drive: string;
+                revision: string;
+            };
+        } | {
+            /** @constant */
+            code: "scrub-array";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "repair-array";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "cancel-scrub";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "hold-sweeps";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "resume-sweeps";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "bound-speed";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "set-array";
+            values: {
+                array: string;
+                settings: components["schemas"]["SettingsRequest"];
+            };
+        } | {
+            /** @constant */
+            code: "import-array";
+            values: {
+                array: string;
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "import-array-of";
+            values: {
+                array: string;
+                host: string;
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "fill-pool";
+            values: {
+                drives: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "leave-pool";
+            values: {
+                drives: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "light-on";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "light-off";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "trim-range";
+            values: {
+                array: string;
+                length_bytes: components["schemas"]["Size"];
+                start_bytes: components["schemas"]["Size"];
+            };
+        } | {
+            /** @constant */
+            code: "writes-rebuild";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-spare";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-missed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-new-member";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-new-spare";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-copy";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-new-copy";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-repair";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-discards";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-new-array";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-destroy";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-name";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-metadata";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-blank";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-signatures";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-unmap";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-format";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-sanitize";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "writes-firmware";
+            values: {
+                image: string;
+                size_bytes: components["schemas"]["Size"];
+            };
+        } | {
+            /** @constant */
+            code: "loses-content";
+            values: {
+                carries: components["schemas"]["Names"];
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "loses-drive";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "loses-array";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "loses-range";
+            values: {
+                array: string;
+                length_bytes: components["schemas"]["Size"];
+                start_bytes: components["schemas"]["Size"];
+            };
+        } | {
+            /** @constant */
+            code: "loses-newer";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "loses-carried";
+            values: {
+                carries: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "loses-range-content";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "pool-may-fill";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "hard-disk-beside";
+            values: {
+                drive: string;
+                peer: components["schemas"]["DriveKind"];
+            };
+        } | {
+            /** @constant */
+            code: "file-beside";
+            values: {
+                drive: string;
+                peer: components["schemas"]["DriveKind"];
+            };
+        } | {
+            /** @constant */
+            code: "ssd-beside";
+            values: {
+                drive: string;
+                peer: components["schemas"]["DriveKind"];
+            };
+        } | {
+            /** @constant */
+            code: "larger-than-members";
+            values: {
+                drive: string;
+                largest_bytes: components["schemas"]["Size"];
+                size_bytes: components["schemas"]["Size"];
+            };
+        } | {
+            /** @constant */
+            code: "leaves-signatures-only";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "discard-may-keep";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "format-takes-hours";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "sanitize-takes-hours";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "mdadm-leaves-alone";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "starts-without";
+            values: {
+                array: string;
+                slots: components["schemas"]["Slots"];
+            };
+        } | {
+            /** @constant */
+            code: "one-client-loses-disk";
+            values: {
+                clients: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "clients-lose-disk";
+            values: {
+                /** Format: uint */
+                client_count: number;
+                clients: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "spare-less";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "repair-may-err-one-parity";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "repair-may-err-two-copies";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "taken-spare-stays";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "file-systems-trim";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "smallest-counts";
+            values: {
+                least_bytes: components["schemas"]["Size"];
+                most_bytes: components["schemas"]["Size"];
+            };
+        } | {
+            /** @constant */
+            code: "no-redundancy";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "drive-stays";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "stops-for-moment";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "clients-reconnect";
+            values: {
+                clients: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "back-costs";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-bitmap-costs";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-log-costs";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-checksums-cost";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "starts-degraded";
+            values: {
+                /** Format: uint */
+                missing_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "any-array-may-take";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "replace-instead";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "array-bare-afterwards";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "span-bare-afterwards";
+            values: {
+                span: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-survives-afterwards";
+            values: {
+                /** Format: uint */
+                failure_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "span-survives-afterwards";
+            values: {
+                /** Format: uint */
+                failure_count: number;
+                span: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-now";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "firmware-reset";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "firmware-later";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "firmware-may-break";
+            values: Record<string, never>;
+        };
         /** @description How long a plan takes: an estimate. Clients that work meanwhile make it longer. */
         PlanTime: {
             /** @description The source of the pace. */
@@ -2634,6 +3577,15 @@ export interface components {
              * @description The estimate.
              */
             seconds: number;
+        };
+        /** @description The sentences of a plan, each with its code and values, in the order of their texts. */
+        PlanWords: {
+            /** @description What is lost. */
+            loses: components["schemas"]["PlanSentence"][];
+            /** @description What happens. */
+            title: components["schemas"]["PlanSentence"];
+            /** @description What else should be known before. */
+            warnings: components["schemas"]["PlanSentence"][];
         };
         /** @description A drive of the pool. */
         PoolDrive: {
@@ -2816,6 +3768,212 @@ export interface components {
             /** @description True while it is under way. */
             running: boolean;
         };
+        /** @description An event of the service, for programs: `code` stays the same when its words change. */
+        ServiceSentence: {
+            /** @constant */
+            code: "array-served";
+            values: {
+                addresses: string;
+                array: string;
+                /** Format: uint */
+                drive_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "array-stops";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-stopped-clean";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-stopped";
+            values: {
+                array: string;
+                state: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-stopped-unclean";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-does-not-start";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-answers-again";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweeps-paused";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweeps-resumed";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "pool-spare-taken";
+            values: {
+                array: string;
+                drive: string;
+                result: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-pool-spare-suits";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-raised";
+            values: {
+                alarm: string;
+                array: string;
+                channels: components["schemas"]["Channels"];
+                component: components["schemas"]["Component"];
+                detail: components["schemas"]["Detail"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-repeated";
+            values: {
+                alarm: string;
+                array: string;
+                channels: components["schemas"]["Channels"];
+                component: components["schemas"]["Component"];
+                detail: components["schemas"]["Detail"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-over";
+            values: {
+                alarm: string;
+                array: string;
+                channels: components["schemas"]["Channels"];
+                component: components["schemas"]["Component"];
+                detail: components["schemas"]["Detail"];
+            };
+        } | {
+            /** @constant */
+            code: "job-ordered";
+            values: {
+                action: string;
+                by: string;
+                /** Format: uint64 */
+                job: number;
+                title: components["schemas"]["PlanSentence"];
+            };
+        } | {
+            /** @constant */
+            code: "job-done";
+            values: {
+                by: string;
+                /** Format: uint64 */
+                job: number;
+                outcome: string;
+                title: components["schemas"]["PlanSentence"];
+            };
+        } | {
+            /** @constant */
+            code: "job-cancelled";
+            values: {
+                by: string;
+                /** Format: uint64 */
+                job: number;
+                outcome: string;
+                title: components["schemas"]["PlanSentence"];
+            };
+        } | {
+            /** @constant */
+            code: "job-failed";
+            values: {
+                by: string;
+                /** Format: uint64 */
+                job: number;
+                outcome: string;
+                title: components["schemas"]["PlanSentence"];
+            };
+        } | {
+            /** @constant */
+            code: "scheduled-scrub-goes-on";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "scheduled-scrub-cancelled";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "long-self-test-begins";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "short-self-test-begins";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "copied-before-failure";
+            values: {
+                member: string;
+                reason: string;
+                spare: string;
+            };
+        };
+        /** @description `PUT /v1/arrays/{name}/settings`: what is not given stays as it is. */
+        SettingsRequest: {
+            /** @description The write-intent bitmap: `none`, `internal`, or `internal:CHUNK`. */
+            bitmap?: string | null;
+            /** @description The drives' own write caches: on or off. */
+            drive_caches?: boolean | null;
+            /**
+             * @description Disconnect clients where the change needs a pause.
+             * @default false
+             */
+            force: boolean;
+            /** @description Checksums. */
+            integrity?: boolean | null;
+            /** @description The write log: `auto` or `none`. */
+            log?: string | null;
+            /** @description Writes are refused, and no byte of a member is written. */
+            read_only?: boolean | null;
+            /** @description When a write is acknowledged. */
+            write?: components["schemas"]["WriteMode"] | null;
+        };
+        /**
+         * Format: uint64
+         * @description A size in bytes, in a text with its unit.
+         */
+        Size: number;
+        /** @description Slots of an array, in a text with "and" between them. */
+        Slots: number[];
         /** @description A member that is slower than its peers. */
         SlowMember: {
             /**
@@ -2911,6 +4069,8 @@ export interface components {
             /** @description The reasons why all else is well, in sentences. */
             well: string[];
         };
+        /** @description A sweep by its kind. */
+        Sweep: "resync" | "rebuild" | "scrub" | "repair";
         /** @description What a sweep costs clients: their work with it and without it, in turn. */
         SweepPrice: {
             /**
@@ -3039,6 +4199,25 @@ export interface components {
         WriteMode: "through" | "safe" | "back";
         /** @description The write policy, in the words of RAID controllers. */
         WriteModeInput: "through" | "safe" | "back";
+        /** @description The sentences of what is written to a drive. */
+        WriteWords: {
+            /** @description What is lost; null: nothing. */
+            loses: components["schemas"]["PlanSentence"] | null;
+            /** @description What is written. */
+            what: components["schemas"]["PlanSentence"];
+        };
+        /** @description A drive with sectors that a scrub found wrong. */
+        WrongDrive: {
+            /** @description The drive. */
+            drive: string;
+            /**
+             * Format: uint64
+             * @description Its wrong sectors.
+             */
+            sectors: number;
+        };
+        /** @description Drives with sectors that a scrub found wrong. */
+        WrongDrives: components["schemas"]["WrongDrive"][];
     };
     responses: never;
     parameters: never;

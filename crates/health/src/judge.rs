@@ -1,6 +1,6 @@
 //! The meaning of a drive's figures: thresholds, and a sentence for each that is crossed.
 
-use crate::{DriveHealth, Finding, SelfTestResults, Verdict};
+use crate::{DriveHealth, Finding, HealthSentence as Say, SelfTestResults, Verdict};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -87,27 +87,23 @@ const BACKUP_FAILED: u8 = 1 << 4;
 /// Fills in the verdict of a drive, and its reasons.
 pub fn judge(health: &mut DriveHealth, thresholds: &HealthConfig) {
     let mut findings = Vec::new();
-    let mut find = |verdict, sentence: String| findings.push(Finding { verdict, sentence });
+    let mut find = |verdict, said: Say| findings.push(Finding::new(verdict, said));
     let warns = |bit| health.critical_warning.is_some_and(|warning| warning & bit != 0);
     if health.predicts_failure {
-        find(Verdict::Replace, "the drive itself expects to fail; replace it now".into());
+        find(Verdict::Replace, Say::ExpectsToFail {});
     }
     if warns(READ_ONLY) {
-        find(Verdict::Replace, "the drive has become read-only: it takes no more data; replace it now".into());
+        find(Verdict::Replace, Say::DriveReadOnly {});
     }
     if warns(UNRELIABLE) {
-        find(
-            Verdict::Replace,
-            "the drive reports that it has become unreliable, by errors of its media or itself; replace it now".into(),
-        );
+        find(Verdict::Replace, Say::DriveUnreliable {});
     }
     if warns(BACKUP_FAILED) {
-        let meaning = "a power cut may lose what it has acknowledged";
-        find(Verdict::Replace, format!("the drive's protection against power loss has failed: {meaning}; replace it"));
+        find(Verdict::Replace, Say::PowerLossProtectionFailed {});
     }
-    for (long, kind) in [(true, "long"), (false, "short")] {
+    for (long, said) in [(true, Say::LongSelfTestFailed {}), (false, Say::ShortSelfTestFailed {})] {
         if failed_self_test(health, long) {
-            find(Verdict::Replace, format!("the drive's last {kind} self-test failed; replace it"));
+            find(Verdict::Replace, said);
         }
     }
     wear(health, thresholds, warns(SPARE_LOW), &mut find);
@@ -136,16 +132,11 @@ fn level(count: u64, watch: u64, replace: u64) -> Verdict {
     }
 }
 
-fn wear(health: &DriveHealth, thresholds: &HealthConfig, spare_is_low: bool, find: &mut impl FnMut(Verdict, String)) {
+fn wear(health: &DriveHealth, thresholds: &HealthConfig, spare_is_low: bool, find: &mut impl FnMut(Verdict, Say)) {
     if let Some(wear) = health.wear_percent {
         match level(u64::from(wear), thresholds.wear_watch_percent.into(), thresholds.wear_replace_percent.into()) {
-            Verdict::Replace => find(
-                Verdict::Replace,
-                format!("{wear} % of the rated endurance is used: it may lose data or refuse writes; replace it"),
-            ),
-            Verdict::Watch => {
-                find(Verdict::Watch, format!("{wear} % of the rated endurance is used; have a replacement ready before 100 %"));
-            }
+            Verdict::Replace => find(Verdict::Replace, Say::WornOut { wear_percent: wear }),
+            Verdict::Watch => find(Verdict::Watch, Say::WornMuch { wear_percent: wear }),
             Verdict::Good => {}
         }
     }
@@ -153,70 +144,50 @@ fn wear(health: &DriveHealth, thresholds: &HealthConfig, spare_is_low: bool, fin
     let threshold = health.spare_threshold_percent.filter(|&percent| percent > 0);
     match (health.spare_percent, threshold) {
         (Some(spare), Some(least)) if spare_is_low || spare < least => {
-            find(
-                Verdict::Replace,
-                format!("{spare} % of the spare capacity is left, less than the {least} % it needs; replace it"),
-            );
+            find(Verdict::Replace, Say::SpareCapacityShort { spare_percent: spare, least_percent: least });
         }
         (Some(spare), Some(least)) if spare < 100 && u16::from(spare) < u16::from(least) + 10 => {
-            find(Verdict::Watch, format!("{spare} % of the spare capacity is left, and below {least} % the drive is worn out"));
+            find(Verdict::Watch, Say::SpareCapacityLow { spare_percent: spare, least_percent: least });
         }
-        _ if spare_is_low => find(Verdict::Replace, "the spare capacity is used up; replace it".into()),
+        _ if spare_is_low => find(Verdict::Replace, Say::SpareCapacityUsedUp {}),
         _ => {}
     }
 }
 
-fn media(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl FnMut(Verdict, String)) {
+fn media(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl FnMut(Verdict, Say)) {
     if let Some(count) = health.media_errors {
-        let what = match level(count, thresholds.media_errors_watch, thresholds.media_errors_replace) {
-            Verdict::Replace => Some((Verdict::Replace, "replace it")),
-            Verdict::Watch => Some((Verdict::Watch, "a scrub repairs the affected data; replace the drive if the number grows")),
-            Verdict::Good => None,
-        };
-        if let Some((verdict, what)) = what {
-            find(verdict, format!("{count} media errors: the drive could not read data that was written to it; {what}"));
+        match level(count, thresholds.media_errors_watch, thresholds.media_errors_replace) {
+            Verdict::Replace => find(Verdict::Replace, Say::MediaErrorsMany { count }),
+            Verdict::Watch => find(Verdict::Watch, Say::MediaErrors { count }),
+            Verdict::Good => {}
         }
     }
     if let Some(count @ 1..) = health.pending_sectors {
-        let what = "a scrub rewrites them; replace the drive if they come back";
-        find(Verdict::Watch, format!("{count} sectors cannot be read; {what}"));
+        find(Verdict::Watch, Say::PendingSectors { count });
     }
     if let Some(count) = health.reallocated_sectors {
         match level(count, thresholds.reallocated_watch, thresholds.reallocated_replace) {
-            Verdict::Replace => {
-                find(Verdict::Replace, format!("{count} sectors were replaced by spare ones: the media wears out; replace it"));
-            }
-            Verdict::Watch => {
-                let what = "replace the drive if the number grows";
-                find(Verdict::Watch, format!("{count} sectors were replaced by spare ones; {what}"));
-            }
+            Verdict::Replace => find(Verdict::Replace, Say::ReallocatedMany { count }),
+            Verdict::Watch => find(Verdict::Watch, Say::Reallocated { count }),
             Verdict::Good => {}
         }
     }
 }
 
 /// Faults that are not the drive's own: heat and cables.
-fn surroundings(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl FnMut(Verdict, String)) {
+fn surroundings(health: &DriveHealth, thresholds: &HealthConfig, find: &mut impl FnMut(Verdict, Say)) {
     if let Some(temperature) = health.temperature_c {
         let own = Some(thresholds.temperature_watch_c).filter(|&degrees| degrees != 0);
         let limit = health.temperature_warning_c.or(own).filter(|&limit| temperature >= limit);
         let critical = health.temperature_critical_c.filter(|&critical| temperature >= critical);
-        if let Some(critical) = critical {
-            find(
-                Verdict::Watch,
-                format!(
-                    "{temperature} °C is above the drive's critical limit of {critical} °C: cool it now, or it stops or fails"
-                ),
-            );
-        } else if let Some(limit) = limit {
-            find(
-                Verdict::Watch,
-                format!("{temperature} °C is above the limit of {limit} °C: it slows down and ages; check its cooling"),
-            );
+        if let Some(limit_c) = critical {
+            find(Verdict::Watch, Say::AboveCriticalTemperature { temperature_c: temperature, limit_c });
+        } else if let Some(limit_c) = limit {
+            find(Verdict::Watch, Say::TooWarm { temperature_c: temperature, limit_c });
         }
     }
     if let Some(count) = health.link_errors.filter(|&count| level(count, thresholds.link_errors_watch, 0) == Verdict::Watch) {
-        find(Verdict::Watch, format!("{count} transfers arrived damaged: check the cable or the slot, not the drive"));
+        find(Verdict::Watch, Say::LinkErrors { count });
     }
 }
 

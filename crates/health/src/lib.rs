@@ -21,6 +21,7 @@ mod peers;
 mod read;
 mod seat;
 mod smartctl;
+mod words;
 
 pub use cache::{set_write_cache, write_cache};
 pub use erase::{
@@ -31,6 +32,7 @@ pub use judge::{HealthConfig, judge};
 pub use peers::{PeerLatency, REQUESTS_MIN, SlowMember, slow_members};
 pub use read::{HealthError, read, start_self_test};
 pub use seat::{LocateError, Seat};
+pub use words::HealthSentence;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -77,6 +79,16 @@ pub struct Finding {
     pub verdict: Verdict,
     /// The fault, its meaning, and the remedy.
     pub sentence: String,
+    /// The same for programs; null: another version wrote it, in words that this one does not know.
+    #[serde(default, deserialize_with = "stria_sentence::if_known")]
+    pub said: Option<HealthSentence>,
+}
+
+impl Finding {
+    /// A finding with its text.
+    pub fn new(verdict: Verdict, said: HealthSentence) -> Self {
+        Self { verdict, sentence: said.to_string(), said: Some(said) }
+    }
 }
 
 /// The report of a drive about itself. A figure that it does not give is `None`.

@@ -1,11 +1,12 @@
 //! A running array, with the drives below it and the commands for it: the entire array, or one lane's part, which
 //! [`ArrayLanes`](crate::ArrayLanes) commands.
 
-use crate::checked::{ADVICE, ReadyDrive};
+use crate::checked::ReadyDrive;
 use crate::clock::unix_seconds_at_zero;
 use crate::hosted_drive::HostedDrive;
 use crate::merger::{EventMerger, Hush};
 use crate::newcomer::{FoundDrive, JoinByPath, PreparedDrive};
+use crate::words::{HostSentence, said};
 use crate::{HostError, SyncIo};
 use std::collections::BTreeSet;
 use std::ops::Deref;
@@ -27,8 +28,8 @@ pub struct Notice {
     pub array: String,
     /// The kind of event.
     pub kind: NoticeKind,
-    /// The event in words, with names instead of handles.
-    pub text: String,
+    /// The event in a sentence, with names instead of handles.
+    pub said: HostSentence,
 }
 
 /// The kinds of events.
@@ -152,9 +153,9 @@ impl HostedArray {
     fn forward(&self, reporter: &EventSender) {
         for array in self.tree() {
             let say = |event: Event| {
-                let text = words(array, &event);
+                let said = said(array, &event);
                 // Fails if there is no listener.
-                let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind: NoticeKind::Engine(event), text });
+                let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind: NoticeKind::Engine(event), said });
             };
             for (index, drive) in array.members().iter().enumerate().filter_map(|(index, member)| Some((index, member.drive()?)))
             {
@@ -197,17 +198,16 @@ impl HostedArray {
                 if member.state == MemberState::Failed && silent > 0 {
                     continue;
                 }
-                let path = drive.path.display();
-                let (kind, text) = match reporter.merger.waits(self.lane, &drive.path, silent, SILENT_AFTER) {
+                let path = drive.path.display().to_string();
+                let (kind, said) = match reporter.merger.waits(self.lane, &drive.path, silent, SILENT_AFTER) {
                     Hush::Nothing => continue,
-                    Hush::Over => (NoticeKind::Answers, format!("{path} answers again")),
+                    Hush::Over => (NoticeKind::Answers, HostSentence::DriveAnswers { drive: path }),
                     Hush::Longer => {
                         let seconds = silent / 1_000_000_000;
-                        let remedy = "requests that need it wait; check the drive and its cable; `stria explain` says whether the array can do without it";
-                        (NoticeKind::Silent, format!("{path} has had a request outstanding for {seconds} s: {remedy}"))
+                        (NoticeKind::Silent, HostSentence::DriveSilent { drive: path, seconds })
                     }
                 };
-                let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind, text });
+                let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind, said });
             }
         }
         if reporter.merger.knows_silent() {
@@ -226,12 +226,8 @@ impl HostedArray {
             }
             for drive in array.members().iter().filter_map(Member::drive) {
                 if drive.watch.drive().is_some_and(|drive| drive.take_deletion()) {
-                    let text = format!(
-                        "the file of {} was deleted or replaced: its bytes are lost when the array stops; replace this drive, or copy the data off, \
-                         before that",
-                        drive.path.display()
-                    );
-                    let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind: NoticeKind::Deleted, text });
+                    let said = HostSentence::FileDeleted { drive: drive.path.display().to_string() };
+                    let _ = reporter.notices.send(Notice { array: array.name().to_owned(), kind: NoticeKind::Deleted, said });
                 }
             }
         }
@@ -433,87 +429,6 @@ fn not_clean(name: &str, reason: &str) -> HostError {
     HostError::Refused(format!(
         "array \"{name}\" has stopped, but {reason}: its drives are as after a power cut, and the next start resyncs"
     ))
-}
-
-/// An event of an array of the tree, in words.
-fn words(array: &Tree<HostedDrive>, event: &Event) -> String {
-    let name = |member: &MemberId| array.name_of(*member);
-    let sweep = |kind: &stria_array::SweepKind| match kind {
-        stria_array::SweepKind::Resync => "resync",
-        stria_array::SweepKind::Rebuild => "rebuild",
-        stria_array::SweepKind::Scrub { repair: false } => "scrub",
-        stria_array::SweepKind::Scrub { repair: true } => "scrub with repair",
-    };
-    match event {
-        Event::MemberFailed { member, slot, reason } => {
-            let place = slot.map_or("a spare".into(), |slot| format!("slot {slot}"));
-            let name = name(member);
-            // The error of a drive begins with its name.
-            let reason = reason.strip_prefix(&format!("member {name}: ")).unwrap_or(reason);
-            format!("{name} ({place}) was dropped: {reason}")
-        }
-        Event::MemberGone { member, slot, reason } => {
-            let place = slot.map_or("a spare".into(), |slot| format!("slot {slot}"));
-            let remedy = "stop the array, bring the drive back as it was, and serve again";
-            format!(
-                "{} ({place}) is gone, and no redundancy replaces it: requests that need it fail ({reason}); {remedy}",
-                name(member)
-            )
-        }
-        Event::NoSpace { member, reason } => format!(
-            "{} has no space left: writes that need space on it fail with \"no space\" ({reason}); free space on its file system or pool, or `fail` it if \
-             the other members have space",
-            name(member)
-        ),
-        Event::SuperblockRefused { member, reason } => format!(
-            "{} takes no superblock updates, and the array cannot do without it: writes and flushes fail until it does ({reason}); copy off what \
-             you need and replace this drive",
-            name(member)
-        ),
-        Event::SpareTaken { member, slot } => format!("spare {} takes slot {slot}", name(member)),
-        Event::MemberInSync { member, slot } => format!("{} is in sync in slot {slot}", name(member)),
-        Event::ReadCorrected { member, start_sector, sectors } => {
-            format!(
-                "{}: {sectors} unreadable sectors at {start_sector} were recovered from redundancy and rewritten",
-                name(member)
-            )
-        }
-        Event::WrongBytes { member, start_sector, sectors } => {
-            let advice = if array.geometry().level().is_redundant() { "" } else { ADVICE };
-            let what = "do not match their checksums";
-            format!("{}: {sectors} sectors at {start_sector} {what}{advice}", name(member))
-        }
-        Event::BadBlocks { member, start_sector, sectors } => format!(
-            "{}: {sectors} sectors at {start_sector} are unrecoverable: too many members are lost; reads fail until they are rewritten",
-            name(member)
-        ),
-        Event::Unreadable { sync_sector, sectors } => {
-            format!(
-                "{sectors} sectors near {sync_sector} cannot be read from any member: clients' reads of them fail until they are rewritten"
-            )
-        }
-        Event::SweepStarted(kind) => format!("{} started", sweep(kind)),
-        Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
-            let ms = duration / 1_000_000;
-            let wrong: String = wrong.iter().map(|(member, sectors)| format!("; {sectors} wrong on {}", name(member))).collect();
-            format!("{} finished in {ms} ms, {mismatch_sectors} sectors with mismatches{wrong}", sweep(kind))
-        }
-        Event::SweepStopped { kind, reason, .. } => format!("{} stopped: {reason}", sweep(kind)),
-        Event::Mismatch { sync_sector, sectors, culprit, repaired } => {
-            let outcome = match (culprit, repaired) {
-                (Some((member, slot)), false) => format!("{} (slot {slot}) is wrong", name(member)),
-                (Some((member, slot)), true) => {
-                    format!("{} (slot {slot}) was wrong and was rewritten from the others", name(member))
-                }
-                (None, false) => "redundancy cannot name the wrong member".into(),
-                (None, true) => match array.geometry().level().parity_count() {
-                    0 => "redundancy cannot name the wrong copy, so the first was copied to all".into(),
-                    _ => "redundancy cannot name the wrong member, so parity was made to match the data".into(),
-                },
-            };
-            format!("mismatch in {sectors} sectors near {sync_sector}: {outcome}")
-        }
-    }
 }
 
 impl BlockDevice for HostedArray {

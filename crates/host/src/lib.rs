@@ -25,6 +25,7 @@ mod open;
 mod report;
 mod rework;
 mod sync_io;
+mod words;
 
 pub use beneath::{beneath, holds_clients_data};
 pub use block_devices::block_devices;
@@ -40,3 +41,4 @@ pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, find_rea
 pub use report::{ArrayReport, DriveReport, MemberReport};
 pub use rework::{change, destroy, rename, rename_spans, wipe_drives, wipe_drives_and};
 pub use sync_io::SyncIo;
+pub use words::{HostSentence, Sweep, WrongDrive, WrongDrives};

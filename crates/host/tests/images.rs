@@ -91,7 +91,7 @@ fn a_member_whose_file_is_deleted_or_replaced_is_reported_once() {
         let mut told = Vec::new();
         while told.is_empty() {
             let notice = notices.recv_timeout(Duration::from_secs(60)).expect("it is reported");
-            told.extend(matches!(notice.kind, NoticeKind::Deleted).then_some(notice.text));
+            told.extend(matches!(notice.kind, NoticeKind::Deleted).then(|| notice.said.to_string()));
         }
         assert!(told[0].contains("d1 was deleted or replaced"), "{told:?}");
         // More looks follow, one each second.

@@ -31,6 +31,7 @@
 //!
 //! `{name}` is an array's name without its host. Every refusal is an [`ApiError`] under the key `error`.
 
+use crate::event_words::EventSentence;
 pub use crate::settings::SettingsRequest;
 use crate::settings::WriteMode;
 use schemars::JsonSchema;
@@ -510,6 +511,9 @@ pub struct EventView {
     pub kind: String,
     /// The reason in words.
     pub text: String,
+    /// The same for programs, where the event is of a kind that has a sentence of its own; a cause in it is raw.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub said: Option<EventSentence>,
     /// Which sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<String>,

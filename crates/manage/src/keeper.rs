@@ -21,6 +21,7 @@ pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offer
 use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, LeftAloneView, Obstacle};
 use crate::client::KEEPER_DONE;
 use crate::config::{self, Config, Uuid};
+use crate::event_words::ServiceSentence;
 use crate::service::{Held, Service, Unstarted};
 use crate::settings::SettingsRequest;
 use crate::view;
@@ -750,7 +751,8 @@ impl Work {
         let (name, text) = (entry.name(), why.text.clone());
         (entry.state, entry.patience) = (State::Refused(why), Patience::Whole);
         if is_news {
-            self.event(&name, "warning", format!("array \"{name}\" does not start: {text}"));
+            let said = ServiceSentence::ArrayDoesNotStart { array: name.clone(), reason: text };
+            self.service.events().push(view::said_event(&name, "warning", said));
         }
     }
 

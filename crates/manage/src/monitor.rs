@@ -22,6 +22,7 @@ pub use page::{TEXT, address};
 
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, EventView};
 use crate::event_file;
+use crate::event_words::{Channels, Component, Detail, ServiceSentence};
 use crate::matter::METRICS;
 use crate::mounts::awaited;
 use crate::service::Service;
@@ -359,16 +360,18 @@ impl Monitor {
     /// Sends a message, and makes it an event, so that it is in the log as well.
     fn tell(&self, service: &Service, message: Message) {
         if message.is_for_people() {
-            let kind = match message.phase {
-                Phase::Raised | Phase::Repeated => "alarm",
-                Phase::Cleared => "alarm_over",
-            };
-            let (subject, Condition { event, text, .. }) = (message.subject(), &message.cause);
-            let channels = self.messenger().names().join(", ");
-            let ways = if channels.is_empty() { "no channel is configured".into() } else { format!("by {channels}") };
+            let Condition { event, text, array, component, .. } = &message.cause;
+            let (alarm, component) = (event.name().to_string(), Component(component.as_ref().map(ToString::to_string)));
+            let channels = Channels(self.messenger().names().into_iter().map(Into::into).collect());
             // The event that raised it has said what happened.
-            let text = if event.has_event() { format!("{subject} ({ways})") } else { format!("{subject} ({ways}): {text}") };
-            service.events().push(crate::view::plain_event(&message.cause.array, kind, text));
+            let detail = Detail((!event.has_event()).then(|| text.to_string()));
+            let (kind, array) = (if message.phase == Phase::Cleared { "alarm_over" } else { "alarm" }, array.clone());
+            let said = match message.phase {
+                Phase::Raised => ServiceSentence::AlarmRaised { alarm, array, component, channels, detail },
+                Phase::Repeated => ServiceSentence::AlarmRepeated { alarm, array, component, channels, detail },
+                Phase::Cleared => ServiceSentence::AlarmOver { alarm, array, component, channels, detail },
+            };
+            service.events().push(crate::view::said_event(&message.cause.array, kind, said));
         }
         self.messenger().send(&message);
     }

@@ -14,10 +14,11 @@ mod foresight;
 use crate::api::{ArrayView, EventView, HealthView, ReplaceRequest, RoutineView, ScrubRequest, ScrubView};
 use crate::clock::now_s;
 use crate::config::{Config, ReplacementConfig, RoutineConfig};
+use crate::event_words::ServiceSentence;
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;
-use crate::view::{all_members, is_held, is_redundant_itself, may_write, plain_event};
+use crate::view::{all_members, is_held, is_redundant_itself, may_write, plain_event, said_event};
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -337,8 +338,8 @@ impl Work {
             self.scrubs.remove(&view.uuid);
             if words.contains("cancelled") {
                 self.note_scrub(&view.uuid, |job| job.position = None);
-                let text = format!("the scrub of \"{}\" was cancelled: the next one is that of the schedule", view.name);
-                Self::event(service, &view.name, "routine", text);
+                let said = ServiceSentence::ScheduledScrubCancelled { array: view.name.clone() };
+                service.events().push(said_event(&view.name, "routine", said));
             }
         }
     }
@@ -382,10 +383,8 @@ impl Work {
             let request = ReplaceRequest { old: member.clone().into(), new: spare.clone().into(), force: false, confirmed: None };
             match service.replace(&array, request) {
                 Ok(_) => {
-                    let text = format!(
-                        "{member} is copied to spare {spare} before it fails: {reason}; it stays a member until the copy has ended"
-                    );
-                    Self::event(service, &array, "foreseen", text);
+                    let said = ServiceSentence::CopiedBeforeFailure { member, spare, reason };
+                    service.events().push(said_event(&array, "foreseen", said));
                 }
                 Err(error) => {
                     let text = format!(
@@ -576,7 +575,10 @@ impl Work {
                                 let due_s = calendar.and_then(|calendar| due(calendar, since_s, now_s, zone)).unwrap_or(now_s);
                                 format!("the scrub of \"{name}\" that was due at {} begins", local_text(due_s, zone))
                             }
-                            _ => format!("the scrub of \"{name}\" goes on where it was interrupted"),
+                            _ => {
+                                let said = ServiceSentence::ScheduledScrubGoesOn { array: name.clone() };
+                                return service.events().push(said_event(name, "routine", said));
+                            }
                         };
                         Self::event(service, name, "routine", text);
                     }
@@ -617,12 +619,12 @@ impl Work {
                         let test =
                             Testing { long, is_own: true, begun: now, ask_at, links, mark, idle_since: None, silent_since: None };
                         self.tests.insert(path.clone(), test);
-                        return Self::event(
-                            service,
-                            array,
-                            "self_test",
-                            format!("{}: a {kind} self-test begins", path.display()),
-                        );
+                        let drive = path.display().to_string();
+                        let said = match long {
+                            true => ServiceSentence::LongSelfTestBegins { drive },
+                            false => ServiceSentence::ShortSelfTestBegins { drive },
+                        };
+                        return service.events().push(said_event(array, "self_test", said));
                     }
                     Err(error) => error,
                 };

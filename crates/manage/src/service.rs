@@ -15,6 +15,7 @@ pub use caches::Held;
 
 use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, LeftAloneView, ServiceView};
 use crate::event_log::EventLog;
+use crate::event_words::ServiceSentence;
 use crate::free::check_free;
 use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
@@ -275,8 +276,9 @@ impl Service {
         }
         let ways = self.ways_to(&served);
         let addresses: Vec<&str> = ways.iter().map(|(_, address)| address.as_str()).collect();
-        let text = format!("array \"{name}\" is served from {} drives at {}", planned.drives.len(), addresses.join(" and "));
-        self.events.push(view::plain_event(name, "started", text));
+        let (array, drive_count, addresses) = (name.to_owned(), planned.drives.len(), addresses.join(" and "));
+        let said = ServiceSentence::ArrayServed { array, drive_count, addresses };
+        self.events.push(view::said_event(name, "started", said));
         let served = Arc::new(served);
         self.set_kept_speed(&served);
         // Remembers a first view, in case the array never answers.

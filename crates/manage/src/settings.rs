@@ -2,6 +2,7 @@
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use stria_array::WritePolicy;
 use stria_format::md::{BitmapChoice, Change, LogChoice};
 use stria_terminal::size;
@@ -18,18 +19,6 @@ pub enum WriteMode {
     /// Write back always: flushes are not waited for either.
     Back,
 }
-
-/// What [`WriteMode::Back`] costs, for its plan and for the question before it.
-pub const BACK_COSTS: &str = "With this policy flushes are answered before the drives have the data: a power cut loses the writes of the last seconds, \
-                              flushed or not, and may damage file systems.";
-
-/// What an array without a write-intent bitmap costs.
-pub const NO_BITMAP_COSTS: &str =
-    "without a write-intent bitmap a crash costs a resync of everything, and a member that was away a full rebuild";
-
-/// What a parity level without a write log costs.
-pub const NO_LOG_COSTS: &str =
-    "without a write log a crash together with a lost drive can damage data that was not being written";
 
 impl WriteMode {
     /// The policy and its price, for `status`.
@@ -88,7 +77,32 @@ pub struct SettingsRequest {
     pub force: bool,
 }
 
+impl fmt::Display for SettingsRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let switch = |on: bool| if on { "on" } else { "off" };
+        let write = |mode: WriteMode| match mode {
+            WriteMode::Through => "write through",
+            WriteMode::Safe => "write back where safe",
+            WriteMode::Back => "write back always",
+        };
+        let all = [
+            self.write.map(|mode| write(mode).to_owned()),
+            self.drive_caches.map(|on| format!("the drives' write caches {}", switch(on))),
+            self.read_only.map(|on| format!("read-only {}", switch(on))),
+            self.bitmap.as_ref().map(|choice| format!("write-intent bitmap {choice}")),
+            self.log.as_ref().map(|choice| format!("write log {choice}")),
+            self.integrity.map(|on| format!("checksums {}", switch(on))),
+        ];
+        f.write_str(&all.into_iter().flatten().collect::<Vec<_>>().join(", "))
+    }
+}
+
 impl SettingsRequest {
+    /// True if nothing is to be changed.
+    pub fn names_nothing(&self) -> bool {
+        *self == Self { force: self.force, ..Self::default() }
+    }
+
     /// True if a setting is among it that the configuration keeps, as the drives do not hold it.
     pub fn is_kept(&self) -> bool {
         self.write.is_some() || self.drive_caches.is_some() || self.read_only.is_some()

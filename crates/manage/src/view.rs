@@ -4,6 +4,7 @@ use crate::api::{
     ArrayView, BitmapView, ChecksumView, EventView, HealthView, LastDrive, LatencyView, LogView, MemberView, SweepView,
 };
 use crate::clock::now_ms;
+use crate::event_words::EventSentence;
 use std::path::{Path, PathBuf};
 use stria_array::{Event, Health, Level, LogStatus, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
 use stria_block::Latency;
@@ -392,12 +393,30 @@ pub fn may_write(view: &ArrayView) -> bool {
     view.unreplayed.is_none() && view.superblock_refused.is_none()
 }
 
+/// The redundancy of an array that cannot name the wrong member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// One parity.
+    OneParity,
+    /// Two copies.
+    TwoCopies,
+}
+
+impl std::fmt::Display for Doubt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::OneParity => "one parity",
+            Self::TwoCopies => "two copies",
+        })
+    }
+}
+
 /// The redundancy of the array, or of a span, if it cannot tell which side is wrong.
-pub fn cannot_name_the_wrong_member(view: &ArrayView) -> Option<&'static str> {
+pub fn cannot_name_the_wrong_member(view: &ArrayView) -> Option<Doubt> {
     let checked = view.members.iter().all(|member| member.checksums.is_some());
     let own = match &view.level[..] {
-        "4" | "5" => Some("one parity"),
-        "1" | "10" if view.losses_survived <= 1 => Some("two copies"),
+        "4" | "5" => Some(Doubt::OneParity),
+        "1" | "10" if view.losses_survived <= 1 => Some(Doubt::TwoCopies),
         _ => None,
     };
     own.filter(|_| !checked).or_else(|| view.spans.iter().find_map(cannot_name_the_wrong_member))
@@ -519,9 +538,9 @@ fn sweep_view(sweep: &SweepStatus) -> SweepView {
 pub fn event(notice: &Notice) -> EventView {
     let event = match &notice.kind {
         NoticeKind::Engine(event) => event,
-        NoticeKind::Silent => return plain_event(short_name(&notice.array), "member_silent", notice.text.clone()),
-        NoticeKind::Answers => return plain_event(short_name(&notice.array), "member_answers", notice.text.clone()),
-        NoticeKind::Deleted => return plain_event(short_name(&notice.array), "warning", notice.text.clone()),
+        NoticeKind::Silent => return notice_event(notice, "member_silent"),
+        NoticeKind::Answers => return notice_event(notice, "member_answers"),
+        NoticeKind::Deleted => return notice_event(notice, "warning"),
     };
     let (kind, sweep, slot, mismatch_sectors) = match event {
         Event::MemberFailed { slot, .. } => ("member_failed", None, *slot, None),
@@ -539,12 +558,11 @@ pub fn event(notice: &Notice) -> EventView {
         Event::SweepStopped { kind, .. } => ("sweep_stopped", Some(*kind), None, None),
         Event::Mismatch { sectors, culprit, .. } => ("mismatch", None, culprit.map(|(_, slot)| slot), Some(*sectors)),
     };
-    EventView {
-        sweep: sweep.map(|kind| sweep_word(kind).into()),
-        slot,
-        mismatch_sectors,
-        ..plain_event(short_name(&notice.array), kind, notice.text.clone())
-    }
+    EventView { sweep: sweep.map(|kind| sweep_word(kind).into()), slot, mismatch_sectors, ..notice_event(notice, kind) }
+}
+
+fn notice_event(notice: &Notice, kind: &str) -> EventView {
+    said_event(short_name(&notice.array), kind, EventSentence::Host(notice.said.clone()))
 }
 
 /// True if an array or span has redundancy of its own, whatever its spans have.
@@ -608,7 +626,13 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
 /// An event of the service itself.
 pub fn plain_event(array: &str, kind: &str, text: String) -> EventView {
     let (array, kind) = (array.to_owned(), kind.to_owned());
-    EventView { sequence: 0, time_ms: now_ms(), array, kind, text, sweep: None, slot: None, mismatch_sectors: None }
+    EventView { sequence: 0, time_ms: now_ms(), array, kind, text, said: None, sweep: None, slot: None, mismatch_sectors: None }
+}
+
+/// The same with a sentence that programs can tell apart.
+pub fn said_event(array: &str, kind: &str, said: impl Into<EventSentence>) -> EventView {
+    let said = said.into();
+    EventView { text: said.to_string(), said: Some(said), ..plain_event(array, kind, String::new()) }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Erasure of drives that are in no array: their signatures, or all of their data by their own means.
 
 use crate::drive_name::refuse_twins;
+use crate::plan_words::PlanSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -30,30 +31,23 @@ pub enum WipeMeans {
 }
 
 impl WipeMeans {
-    /// What remains, in words.
-    pub fn meaning(self) -> &'static str {
+    /// What remains.
+    pub(crate) fn remains(self) -> PlanSentence {
         match self {
-            Self::Signatures => {
-                "The superblocks, partition tables and file system signatures are erased. All other data stays on the drive and may be readable: this is not a \
-                 secure erasure."
-            }
-            Self::Discard => {
-                "All data is lost. The drive may keep it for a while where no host can read it: this is not a secure erasure."
-            }
-            Self::SecureErase => "All data is lost, for good. It may take hours, and cannot be interrupted.",
-            Self::Sanitize => {
-                "All data is lost, for good, spare blocks included. It may take hours; the drive continues after a loss of power."
-            }
+            Self::Signatures => PlanSentence::LeavesSignaturesOnly {},
+            Self::Discard => PlanSentence::DiscardMayKeep {},
+            Self::SecureErase => PlanSentence::FormatTakesHours {},
+            Self::Sanitize => PlanSentence::SanitizeTakesHours {},
         }
     }
 
-    /// What is done to a drive, in words.
-    pub fn what(self) -> &'static str {
+    /// What is written to a drive.
+    pub(crate) fn writes(self) -> PlanSentence {
         match self {
-            Self::Signatures => "zeros over its signatures: superblocks, partition tables, file systems",
-            Self::Discard => "an unmap of every block, which then reads as zeros",
-            Self::SecureErase => "an erasure of all data by NVMe's Format",
-            Self::Sanitize => "an erasure of all data by NVMe's Sanitize",
+            Self::Signatures => PlanSentence::WritesSignatures {},
+            Self::Discard => PlanSentence::WritesUnmap {},
+            Self::SecureErase => PlanSentence::WritesFormat {},
+            Self::Sanitize => PlanSentence::WritesSanitize {},
         }
     }
 

@@ -290,6 +290,12 @@ fn settings_are_planned_and_kept() {
     let offer = plan(&place, set(json!({"write": "back"})));
     assert_eq!((&offer["plan"]["confirm"], &offer["plan"]["role"]), (&json!("tank"), &json!("admin")), "{offer:#}");
     assert!(offer["plan"]["warnings"].to_string().contains("a power cut loses the writes"), "{offer:#}");
+    // The same for programs, in the order of the texts.
+    let said = &offer["plan"]["said"];
+    assert_eq!((&said["title"]["code"], &said["title"]["values"]["settings"]["write"]), (&json!("set-array"), &json!("back")));
+    let codes: Vec<&Value> = said["warnings"].as_array().expect("a list").iter().map(|of| &of["code"]).collect();
+    assert_eq!(codes.len(), offer["plan"]["warnings"].as_array().expect("a list").len(), "{offer:#}");
+    assert!(codes.contains(&&json!("back-costs")), "{offer:#}");
     let job = do_it(&place, set(json!({"write": "through"})));
     assert!(job["state"] == "done" && text(&job).contains("stored in the configuration"), "{job:#}");
     assert_eq!(view()["write"], "through");

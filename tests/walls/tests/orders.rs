@@ -16,7 +16,7 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings api clock log event_log mounts toml_line atomic_file sockets lane_spec drive_name directory free ledger ublk view tools
+        settings plan_words event_words api clock log event_log mounts toml_line atomic_file sockets lane_spec drive_name directory free ledger ublk view tools
         client progress order_words matter plain_status status nbd vhost_user
         service::caches service::served service service::commands service::stop service::settings service::firmware service::watchdog
         signals control event_file monitor
@@ -75,7 +75,7 @@ fn of_the_tree_on_real_drives() {
     holds(
         "crates/host",
         "
-        error beneath block_devices candidate answers hosted_drive checked examine clock merger newcomer sync_io hosted
+        error beneath block_devices candidate answers hosted_drive checked words examine clock merger newcomer sync_io hosted
         lacking marks open choose create report lanes rework
         ",
     );
@@ -86,7 +86,7 @@ fn of_the_tree_on_real_drives() {
 fn of_small_crates() {
     holds("crates/block", "arena buffer limits error request device fault lane_client mailbox ram sectors shown timings");
     holds("crates/alarm", "config event journal channel heartbeat messenger tracker");
-    holds("crates/health", "admin judge mark nvme smartctl book read cache peers seat firmware erase");
+    holds("crates/health", "words admin judge mark nvme smartctl book read cache peers seat firmware erase");
     holds("crates/integrity", "region table device");
     holds("crates/parity", "field reference addresses kernel code locate recover store selftest chosen xor");
     holds("crates/routine", "calendar hours plan");

@@ -105,7 +105,7 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
         carries = list.clone();
     }
     if !carries.is_empty() {
-        confirm(&format!("Wiping: {}. {}", carries.join("; "), means.meaning()), command.force)?;
+        confirm(&format!("Wiping: {}. {}", carries.join("; "), means.remains()), command.force)?;
     }
     let mut shown = None;
     let progress = |path: &Path, percent: u8| {

@@ -7,7 +7,8 @@ use crate::client::{self, array_path};
 use crate::config::{self, Uuid};
 use crate::meant::{chosen, look};
 use crate::ownership;
-use crate::settings::{BACK_COSTS, WriteMode};
+use crate::plan_words::PlanSentence;
+use crate::settings::WriteMode;
 use hyper::Method;
 use serde_json::json;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use stria_terminal::{Failure, absolute};
 pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
     let request = command.request();
     if command.write == Some(WriteMode::Back) {
-        confirm(BACK_COSTS, command.yes || command.force)?;
+        confirm(&PlanSentence::BackCosts {}.to_string(), command.yes || command.force)?;
     }
     let socket = command.control.socket.as_deref();
     let (services, _) = client::survey(None)?;

@@ -7,6 +7,7 @@
 use super::mark::Mark;
 use crate::api::{AddRequest, ArrayView, HealthView, MemberView};
 use crate::config::{Likeness, Spares};
+use crate::event_words::ServiceSentence;
 use crate::service::Service;
 use crate::view;
 use schemars::JsonSchema;
@@ -252,16 +253,18 @@ pub fn give(
     for need in needs_now(service) {
         // Looked at again for each: the last array may have taken one.
         let outcome = suitable(&need, &look(), policy).and_then(|paths| join(service, &need, &paths));
-        let (name, whom) = (&need.array, need.span.as_deref().unwrap_or(&need.array));
+        let (name, whom) = (&need.array, need.span.as_ref().unwrap_or(&need.array));
         match outcome {
             Ok((path, message)) => {
-                let text = format!("\"{whom}\" takes {} from the pool of spares: {message}", path.display());
-                service.events().push(view::plain_event(name, "pool_spare_taken", text));
+                let (array, drive) = (whom.clone(), path.display().to_string());
+                let said = ServiceSentence::PoolSpareTaken { array, drive, result: message };
+                service.events().push(view::said_event(name, "pool_spare_taken", said));
             }
             Err(why) => {
-                let text = format!("\"{whom}\" lacks a member, and no spare of the pool suits: {why}");
+                let sentence = ServiceSentence::NoPoolSpareSuits { array: whom.clone(), reason: why.to_string() };
+                let text = sentence.to_string();
                 if !reported.contains(&text) {
-                    service.events().push(view::plain_event(name, "warning", text.clone()));
+                    service.events().push(view::said_event(name, "warning", sentence));
                 }
                 said.push(text);
             }

@@ -827,7 +827,7 @@ mod tests {
     #[test]
     fn a_drive_that_is_about_to_die_is_told_while_it_is_a_member() {
         let mut observer = Observer::new(&AlarmConfig::default());
-        let finding = stria_health::Finding { verdict: Verdict::Replace, sentence: "it expects to fail".into() };
+        let finding = stria_health::Finding { verdict: Verdict::Replace, sentence: "it expects to fail".into(), said: None };
         let health = DriveHealth { verdict: Verdict::Replace, findings: vec![finding], ..DriveHealth::default() };
         let entry = DriveEntry { path: "b".into(), read_at_s: 0, health: Some(health), error: None, seat: None };
         let seen = observer.look(Instant::now(), &[array(WELL)], NOTHING, &[entry], NONE_SLOW);

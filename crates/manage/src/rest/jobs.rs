@@ -13,6 +13,7 @@ use crate::atomic_file::replace;
 use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
+use crate::event_words::ServiceSentence;
 use crate::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::meant::{self, cannot_be_read_back, chosen, look};
 use crate::mounts::awaited;
@@ -227,9 +228,11 @@ impl Jobs {
             id: kept.last,
             action: plan.action.clone(),
             title: plan.title.clone(),
+            said: Some(plan.said.title.clone()),
             by: caller.shown(),
             state: JobState::Running,
             text: "it has begun".into(),
+            ends: None,
             task: None,
             started_ms: now_ms(),
             ended_ms: None,
@@ -244,8 +247,9 @@ impl Jobs {
         self.save();
         // Before the work, which may end this process: a plan's token alone would not say what was ordered.
         let action = serde_json::to_string(&job.action).expect("an action is plain data");
-        let text = format!("{} ordered job {}, {}: {}", job.by, job.id, job.title, cut(&action, ACTION_BYTES_MAX));
-        machine.service.events().push(view::plain_event(job.action.array().unwrap_or_default(), "ordered", text));
+        let (by, title, action) = (job.by.clone(), plan.said.title.clone(), cut(&action, ACTION_BYTES_MAX).to_owned());
+        let said = ServiceSentence::JobOrdered { by, job: job.id, title, action };
+        machine.service.events().push(view::said_event(job.action.array().unwrap_or_default(), "ordered", said));
         let (jobs, machine, id) = (Arc::clone(self), Arc::clone(machine), job.id);
         let spawned = std::thread::Builder::new().name("job".into()).spawn(move || jobs.run(&machine, id, &plan));
         if let Err(error) = spawned {
@@ -328,13 +332,13 @@ impl Jobs {
             by.clone_from(&job.by);
         });
         self.save();
-        let outcome = match state {
-            JobState::Done => "done",
-            JobState::Cancelled => "cancelled",
-            JobState::Failed | JobState::Running => "failed",
+        let (job, title, outcome) = (id, plan.said.title.clone(), text);
+        let said = match state {
+            JobState::Done => ServiceSentence::JobDone { job, by, title, outcome },
+            JobState::Cancelled => ServiceSentence::JobCancelled { job, by, title, outcome },
+            JobState::Failed | JobState::Running => ServiceSentence::JobFailed { job, by, title, outcome },
         };
-        let text = format!("job {id} of {by}: {} {outcome}: {text}", plan.title);
-        machine.service.events().push(view::plain_event(plan.action.array().unwrap_or_default(), "job", text));
+        machine.service.events().push(view::said_event(plan.action.array().unwrap_or_default(), "job", said));
     }
 
     /// Waits until no sweep of these kinds runs, is due, or is held, or until a rebuild has given up.
@@ -376,6 +380,10 @@ impl Jobs {
             self.change(id, |job| (job.task, job.text) = (task, text));
             std::thread::sleep(LOOK_EVERY);
         };
+        let said: Vec<_> = ends.iter().filter_map(|event| event.said.clone()).collect();
+        if !gave_up && !ends.is_empty() && said.len() == ends.len() {
+            self.change(id, |job| job.ends = Some(said));
+        }
         let words = ends.iter().map(|event| event.text.clone()).collect::<Vec<_>>().join("; ");
         let words = match (words.is_empty(), gave_up) {
             (true, false) => text,

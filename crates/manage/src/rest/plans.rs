@@ -7,15 +7,19 @@ use super::auth::{Caller, secret, sha256, sha256_of};
 use super::drives;
 use super::machine::Machine;
 use super::takes::{Fill, member_bytes};
-use super::types::{Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, PlanTime, Role};
+use super::types::{
+    Action, ArrayEntry, CreateAction, DrivePage, DriveWrite, Extent, Forecast, Plan, PlanOffer, PlanTime, PlanWords, Role,
+    WriteWords,
+};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, FirmwareRequest, HealthView, MemberView};
 use crate::clock::now_ms;
 use crate::config::Uuid;
 use crate::drive_name::{are_one, refuse_twins};
 use crate::meant::{self, chosen};
+use crate::plan_words::{DriveKind, PlanSentence as Say, Size, Slots};
 use crate::service::firmware::{Update, check_update};
-use crate::settings::{BACK_COSTS, NO_BITMAP_COSTS, NO_LOG_COSTS, SettingsRequest, WriteMode};
-use crate::view::{all_members, cannot_name_the_wrong_member, does_not_use};
+use crate::settings::{SettingsRequest, WriteMode};
+use crate::view::{Doubt, all_members, cannot_name_the_wrong_member, does_not_use};
 use crate::wipe::{self, WipeMeans};
 use crate::{foreign, ownership, pool};
 use std::collections::HashMap;
@@ -26,7 +30,7 @@ use std::time::{Duration, Instant};
 use stria_array::Level;
 use stria_format::md::{Assembly, BitmapChoice, LogChoice, Verdict};
 use stria_host::{ArrayLevel, CreateSpec, Overwrite, preview, short_name};
-use stria_terminal::size;
+use stria_sentence::Names;
 
 /// The life of a plan.
 const LASTS: Duration = Duration::from_secs(10 * 60);
@@ -157,11 +161,9 @@ fn writes_nothing(action: &Action) -> bool {
 fn rebuild_writes(view: &ArrayView, but: Option<&Path>) -> Vec<DriveWrite> {
     let is_there = |member: &&MemberView| but.is_none_or(|but| Path::new(&member.path) != but);
     let targets = view.members.iter().filter(is_there).filter(|member| member.role == "rebuilding" || member.role == "replacing");
-    let mut writes: Vec<DriveWrite> = targets.map(|member| of_member(member, "what it lacks, by the rebuild")).collect();
+    let mut writes: Vec<DriveWrite> = targets.map(|member| of_member(member, Say::WritesRebuild {})).collect();
     let spares = view.members.iter().filter(is_there).filter(|member| member.role == "spare");
-    writes.extend(
-        spares.take(gap_count(view, but)).map(|spare| of_member(spare, "all of it, by the rebuild: the spare takes a slot")),
-    );
+    writes.extend(spares.take(gap_count(view, but)).map(|spare| of_member(spare, Say::WritesSpare {})));
     writes.extend(view.spans.iter().flat_map(|span| rebuild_writes(span, but)));
     writes
 }
@@ -193,14 +195,16 @@ struct Draft {
 }
 
 impl Draft {
-    fn new(action: &Action, role: Role, title: String) -> Self {
+    fn new(action: &Action, role: Role, title: Say) -> Self {
         let plan = Plan {
             action: action.clone(),
-            title,
+            // The texts follow from the sentences at the end.
+            title: String::new(),
             writes: Vec::new(),
             writes_nothing: writes_nothing(action),
             loses: Vec::new(),
             warnings: Vec::new(),
+            said: PlanWords { title, loses: Vec::new(), warnings: Vec::new() },
             forecast: None,
             role,
             confirm: None,
@@ -218,25 +222,25 @@ impl Draft {
     }
 
     /// Overwrites these drives. What lies on them is lost.
-    fn overwrites(&mut self, pages: &[DrivePage], what: &str) {
+    fn overwrites(&mut self, pages: &[DrivePage], what: &Say) {
         for page in pages {
-            let loses = (!page.carries.is_empty()).then(|| page.carries.join(", "));
             let _ = write!(self.basis, "{page:?} ");
-            if let Some(loses) = &loses {
-                self.plan.loses.push(format!("{} carries {loses}; that is lost", page.path));
+            let carries = || page.carries.iter().cloned().collect::<Names>();
+            let is_blank = page.carries.is_empty();
+            if !is_blank {
+                self.lose(Say::LosesContent { drive: page.path.clone(), carries: carries() });
             }
-            self.plan.writes.push(DriveWrite {
-                drive: page.path.clone(),
-                identity: identity(page.model.as_deref(), page.serial.as_deref()),
-                what: what.to_owned(),
-                extents: Vec::new(),
-                loses,
-            });
+            let loses = (!is_blank).then(|| Say::LosesCarried { carries: carries() });
+            self.plan.writes.push(losing(written(page, what.clone()), loses));
         }
     }
 
-    fn warn(&mut self, text: impl Into<String>) {
-        self.plan.warnings.push(text.into());
+    fn lose(&mut self, what: Say) {
+        self.plan.said.loses.push(what);
+    }
+
+    fn warn(&mut self, of: Say) {
+        self.plan.said.warnings.push(of);
     }
 
     /// A drive that is to join these members, and is unlike them.
@@ -244,18 +248,21 @@ impl Draft {
         let peers = all_members(view).into_iter().filter(|member| member.role == "in sync" && member.size_bytes.is_some());
         let peers: Vec<Peer> =
             peers.map(|member| (drives::kind_of(Path::new(&member.path)), member.size_bytes.unwrap_or(0))).collect();
-        unlike(path, kind, size_bytes, &peers).into_iter().for_each(|text| self.warn(text));
+        unlike(path, kind, size_bytes, &peers).into_iter().for_each(|of| self.warn(of));
     }
 
     /// A gap that no spare of the array fills.
     fn warn_of_pool(&mut self, machine: &Machine) {
         if !machine.keeper.config().spares.drives.is_empty() {
-            self.warn("a drive of the pool of spares may take the slot: all of it is written then");
+            self.warn(Say::PoolMayFill {});
         }
     }
 
     /// Data is lost: the plan needs the role admin, and the name typed in.
     fn done(mut self, name: &str) -> Based {
+        let texts = |said: &[Say]| said.iter().map(Say::to_string).collect::<Vec<_>>();
+        let PlanWords { title, loses, warnings } = &self.plan.said;
+        (self.plan.title, self.plan.loses, self.plan.warnings) = (title.to_string(), texts(loses), texts(warnings));
         if !self.plan.loses.is_empty() {
             self.plan.role = Role::Admin;
             self.plan.confirm = Some(name.to_owned());
@@ -267,34 +274,25 @@ impl Draft {
 /// The kind and the size of a member.
 type Peer = (String, u64);
 
-/// What a drive of this kind and size would cost an array with these members, in sentences.
-fn unlike(path: &str, kind: Option<&str>, size_bytes: Option<u64>, peers: &[Peer]) -> Vec<String> {
-    let words = |kind: &str| match kind {
-        "hdd" => "a hard disk",
-        "file" => "an image file",
-        _ => "an SSD",
-    };
+/// What a drive of this kind and size would cost an array with these members.
+fn unlike(path: &str, kind: Option<&str>, size_bytes: Option<u64>, peers: &[Peer]) -> Vec<Say> {
     let mut warnings = Vec::new();
     let other = kind.and_then(|kind| peers.iter().map(|(peer, _)| peer.as_str()).find(|peer| *peer != kind));
-    match (kind, other) {
-        (Some("hdd"), Some(other)) => {
-            warnings.push(format!("{path} is a hard disk beside {}: every write waits for the slower drive", words(other)));
-        }
-        (Some("file"), Some(other)) => warnings.push(format!(
-            "{path} is an image file beside a member that is {}: it fails with the disk that it lies on, and shares its speed with others",
-            words(other)
-        )),
-        (Some(_), Some(other)) => warnings
-            .push(format!("{path} is an SSD beside a member that is {}: the array stays as slow as that member", words(other))),
-        (_, None) | (None, _) => {}
+    if let (Some(kind), Some(other)) = (kind, other) {
+        let (drive, peer) = (path.to_owned(), DriveKind::of(other));
+        warnings.push(match DriveKind::of(kind) {
+            DriveKind::Hdd => Say::HardDiskBeside { drive, peer },
+            DriveKind::File => Say::FileBeside { drive, peer },
+            DriveKind::Ssd => Say::SsdBeside { drive, peer },
+        });
     }
     let largest = peers.iter().map(|(_, size)| *size).max();
     if let (Some(size), Some(largest)) = (size_bytes, largest)
         && largest > 0
         && size > largest.saturating_add(largest / 4)
     {
-        let (size, largest) = (size::show(size), size::show(largest));
-        warnings.push(format!("{path} has {size}, and the largest member {largest}: what is more stays unused"));
+        let (size_bytes, largest_bytes) = (Size(size), Size(largest));
+        warnings.push(Say::LargerThanMembers { drive: path.to_owned(), size_bytes, largest_bytes });
     }
     warnings
 }
@@ -346,10 +344,10 @@ pub fn plan(machine: &Machine, action: &Action, caller: &Caller) -> Result<Based
             )
         }
         Action::Scrub { array, repair, .. } => plan_scrub(machine, action, array, *repair),
-        Action::CancelScrub { array } => simple(machine, action, array, "Stop the scrub of"),
-        Action::Pause { array } => simple(machine, action, array, "Hold resync, rebuild and scrub of"),
+        Action::CancelScrub { array } => simple(machine, action, array, |array| Say::CancelScrub { array }),
+        Action::Pause { array } => simple(machine, action, array, |array| Say::HoldSweeps { array }),
         Action::Resume { array } => plan_resume(machine, action, array),
-        Action::Speed { array, .. } => simple(machine, action, array, "Bound the speed of resync, rebuild and scrub of"),
+        Action::Speed { array, .. } => simple(machine, action, array, |array| Say::BoundSpeed { array }),
         Action::Set { array, .. } => plan_set(machine, action, array),
         Action::Import { array, name, read_only, .. } => plan_import(machine, action, array, name.as_deref(), *read_only),
         Action::SpareAdd { drives } => plan_spare_add(machine, action, drives),
@@ -362,13 +360,15 @@ pub fn plan(machine: &Machine, action: &Action, caller: &Caller) -> Result<Based
 fn plan_wipe(machine: &Machine, action: &Action, drives: &[PathBuf], means: WipeMeans) -> Result<Based, ApiError> {
     let pages = chosen_drives(machine, drives)?;
     wipe::check(drives, means).map_err(|failure| refused(failure.to_string()))?;
-    let what = if means == WipeMeans::Signatures { "Remove every signature from" } else { "Erase all data of" };
-    let mut draft = Draft::new(action, Role::Admin, format!("{what} {}.", names(drives)));
-    draft.overwrites(&pages, means.what());
-    if means != WipeMeans::Signatures {
-        draft.plan.loses.extend(pages.iter().map(|page| format!("all data of {}", page.path)));
+    let drives = names(drives);
+    let erases = means != WipeMeans::Signatures;
+    let title = if erases { Say::EraseDrives { drives } } else { Say::RemoveSignatures { drives } };
+    let mut draft = Draft::new(action, Role::Admin, title);
+    draft.overwrites(&pages, &means.writes());
+    if erases {
+        pages.iter().for_each(|page| draft.lose(Say::LosesDrive { drive: page.path.clone() }));
     }
-    draft.warn(means.meaning());
+    draft.warn(means.remains());
     Ok(draft.done("wipe"))
 }
 
@@ -376,22 +376,22 @@ fn plan_adopt(machine: &Machine, action: &Action, array: &str) -> Result<Based, 
     let (assemblies, _) = machine.assemblies()?;
     let found = chosen(&assemblies, &[array.to_owned()]).map_err(|failure| refused(failure.to_string()))?;
     let name = short_name(&found.name);
-    let mut draft = Draft::new(action, Role::Admin, format!("Array \"{name}\" belongs to Stria from now on, and starts."));
+    let mut draft = Draft::new(action, Role::Admin, Say::AdoptArray { array: name.to_owned() });
     draft.basis = format!("{:?} {:?}", found.uuid, members(found));
-    draft.warn("mdadm leaves the array alone from now on, on this machine.");
+    draft.warn(Say::MdadmLeavesAlone {});
     Ok(draft.done(name))
 }
 
 fn plan_release(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
     let entry = machine.entry(array)?;
     refuse_served(&entry, "release")?;
-    let title = format!("Array \"{}\" no longer belongs to Stria; its drives stay as they are.", entry.name);
+    let title = Say::ReleaseArray { array: entry.name.clone() };
     Ok(Draft::new(action, Role::Admin, title).on(&entry).done(&entry.name))
 }
 
 fn plan_start(machine: &Machine, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
     let entry = machine.entry(array)?;
-    let mut draft = Draft::new(action, Role::Operate, format!("Start array \"{}\".", entry.name)).on(&entry);
+    let mut draft = Draft::new(action, Role::Operate, Say::StartArray { array: entry.name.clone() }).on(&entry);
     if entry.view.is_none()
         && let Ok((assemblies, _)) = machine.assemblies()
         && let Ok(found) = assembly(&assemblies, &entry.uuid)
@@ -404,9 +404,7 @@ fn plan_start(machine: &Machine, action: &Action, array: &str, force: bool) -> R
         }
     }
     if force {
-        draft.plan.loses.push(
-            "the array starts although members that are missing may hold newer data: what only they hold is lost".to_owned(),
-        );
+        draft.lose(Say::LosesNewer {});
     }
     Ok(draft.done(&entry.name))
 }
@@ -418,30 +416,20 @@ fn leaves_out(draft: &mut Draft, array: &Assembly) {
     if missing.is_empty() {
         return;
     }
-    let (name, slots) = (short_name(&array.name), missing.iter().map(usize::to_string).collect::<Vec<_>>().join(" and "));
-    draft.warn(format!(
-        "\"{name}\" starts without the drive of slot {slots}: if it comes later, `add` brings it back, by the bitmap or by a full rebuild"
-    ));
+    draft.warn(Say::StartsWithout { array: short_name(&array.name).to_owned(), slots: Slots(missing.clone()) });
     let spares = array.drives.iter().filter(|drive| drive.verdict == Verdict::Spare).take(missing.len());
-    draft.plan.writes.extend(spares.map(|drive| DriveWrite {
-        drive: drive.name.clone(),
-        identity: None,
-        what: "all of it, by the rebuild: the spare takes a slot".into(),
-        extents: Vec::new(),
-        loses: None,
-    }));
+    draft.plan.writes.extend(spares.map(|drive| write(drive.name.clone(), None, Say::WritesSpare {})));
 }
 
 fn plan_stop(machine: &Machine, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
     let (entry, view) = machine.served(array)?;
-    let mut draft = Draft::new(action, Role::Operate, format!("Stop array \"{}\".", entry.name)).on(&entry);
-    let clients: Vec<&str> = view.clients.iter().map(|client| client.peer.as_str()).collect();
-    if force && !clients.is_empty() {
-        let lost = match clients.len() {
-            1 => "1 client uses it and loses its disk".to_owned(),
-            count => format!("{count} clients use it and lose their disk"),
-        };
-        draft.warn(format!("{lost}: {}", clients.join(", ")));
+    let mut draft = Draft::new(action, Role::Operate, Say::StopArray { array: entry.name.clone() }).on(&entry);
+    let clients: Names = view.clients.iter().map(|client| client.peer.as_str()).collect();
+    if force && !clients.0.is_empty() {
+        draft.warn(match clients.0.len() {
+            1 => Say::OneClientLosesDisk { clients },
+            client_count => Say::ClientsLoseDisk { client_count, clients },
+        });
         draft.plan.confirm = Some(entry.name.clone());
     }
     Ok(draft.done(&entry.name))
@@ -454,10 +442,12 @@ fn plan_remove(machine: &Machine, action: &Action, array: &str, drive: &Path) ->
         let (path, role) = (&member.path, &member.role);
         return Err(refused(format!("{path} is {role} in \"{}\": replace it, or fail it first", entry.name)));
     }
-    let title = format!("Remove {} ({}) from array \"{}\": it can be pulled afterwards.", member.path, member.role, entry.name);
+    let (drive, array) = (member.path.clone(), entry.name.clone());
+    let is_spare = member.role == "spare";
+    let title = if is_spare { Say::RemoveSpare { drive, array } } else { Say::RemoveFailed { drive, array } };
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
-    if member.role == "spare" {
-        draft.warn("the array has a spare less, so the next failure may find none");
+    if is_spare {
+        draft.warn(Say::SpareLess {});
     }
     Ok(draft.done(&entry.name))
 }
@@ -465,13 +455,13 @@ fn plan_remove(machine: &Machine, action: &Action, array: &str, drive: &Path) ->
 fn plan_add(machine: &Machine, action: &Action, array: &str, drive: &Path, span: Option<&String>) -> Result<Based, ApiError> {
     let (entry, view) = machine.served(array)?;
     let page = candidate(machine, &entry, &view, drive)?;
-    let mut draft = Draft::new(action, Role::Operate, format!("Add {} to array \"{}\".", drive.display(), entry.name)).on(&entry);
     let returns = page.member.as_ref().is_some_and(|member| member.uuid == entry.uuid || is_span(&view, &member.uuid));
+    let (path, array) = (drive.display().to_string(), entry.name.clone());
+    let title = if returns { Say::AddFormerMember { drive: path, array } } else { Say::AddDrive { drive: path, array } };
+    let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     if returns {
-        let title = &mut draft.plan.title;
-        title.push_str(" It was a member, and comes back: by the write-intent bitmap if that tells what it missed.");
         let _ = write!(draft.basis, "{page:?} ");
-        draft.plan.writes.push(written(&page, "what it missed, or, as a spare, all of it"));
+        draft.plan.writes.push(written(&page, Say::WritesMissed {}));
     } else {
         draft.warn_of_unlike(&view, &page.path, page.kind.as_deref(), page.size_bytes);
         let is_filled = span.as_ref().map_or(view.health != HealthView::Optimal, |span| lacks_a_member(&view, span));
@@ -479,10 +469,7 @@ fn plan_add(machine: &Machine, action: &Action, array: &str, drive: &Path, span:
             let of = span.and_then(|span| part_named(&view, span)).unwrap_or(&view);
             draft.fill = fill(&view, of, drive, page.kind.as_deref(), page.size_bytes);
         }
-        draft.overwrites(
-            &[page],
-            if is_filled { "metadata of the array, then all of it by the rebuild" } else { "metadata of a spare" },
-        );
+        draft.overwrites(&[page], &if is_filled { Say::WritesNewMember {} } else { Say::WritesNewSpare {} });
     }
     Ok(draft.done(&entry.name))
 }
@@ -490,12 +477,8 @@ fn plan_add(machine: &Machine, action: &Action, array: &str, drive: &Path, span:
 fn plan_replace(machine: &Machine, action: &Action, array: &str, old: &Path, new: &Path) -> Result<Based, ApiError> {
     let (entry, view) = machine.served(array)?;
     let leaving = member(&view, old)?;
-    let title = format!(
-        "Copy {} to {}, which takes its place in array \"{}\". Redundancy stays meanwhile.",
-        leaving.path,
-        new.display(),
-        entry.name
-    );
+    let (path, array) = (leaving.path.clone(), entry.name.clone());
+    let title = Say::ReplaceMember { old: path, drive: new.display().to_string(), array };
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     let of =
         view.spans.iter().find(|span| all_members(span).iter().any(|member| Path::new(&member.path) == old)).unwrap_or(&view);
@@ -504,31 +487,32 @@ fn plan_replace(machine: &Machine, action: &Action, array: &str, old: &Path, new
         let kind = drives::kind_of(new);
         draft.warn_of_unlike(&view, &spare.path, Some(&kind), spare.size_bytes);
         draft.fill = fill(&view, of, new, Some(&kind), spare.size_bytes);
-        draft.plan.writes.push(of_member(spare, "the content of the member that it replaces"));
+        draft.plan.writes.push(of_member(spare, Say::WritesCopy {}));
     } else {
         let page = candidate(machine, &entry, &view, new)?;
         draft.warn_of_unlike(&view, &page.path, page.kind.as_deref(), page.size_bytes);
         draft.fill = fill(&view, of, new, page.kind.as_deref(), page.size_bytes);
-        draft.overwrites(&[page], "metadata of the array, then the content of the member that it replaces");
+        draft.overwrites(&[page], &Say::WritesNewCopy {});
     }
     Ok(draft.done(&entry.name))
 }
 
 fn plan_scrub(machine: &Machine, action: &Action, array: &str, repair: bool) -> Result<Based, ApiError> {
     let (entry, view) = machine.served(array)?;
-    let words = if repair { "and repair what does not match" } else { "and count what does not match" };
-    let title = format!("Read all of array \"{}\", compare redundancy, {words}.", entry.name);
+    let array = entry.name.clone();
+    let title = if repair { Say::RepairArray { array } } else { Say::ScrubArray { array } };
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     if repair {
         draft.plan.writes = all_members(&view)
             .into_iter()
             .filter(|member| member.role == "in sync" && member.size_bytes.is_some())
-            .map(|member| of_member(member, "sectors that do not match, computed anew"))
+            .map(|member| of_member(member, Say::WritesRepair {}))
             .collect();
         if let Some(what) = cannot_name_the_wrong_member(&view) {
-            draft.warn(format!(
-                    "the array has {what}: a scrub finds mismatches but cannot name the wrong member, so a repair may keep the wrong data"
-                ));
+            draft.warn(match what {
+                Doubt::OneParity => Say::RepairMayErrOneParity {},
+                Doubt::TwoCopies => Say::RepairMayErrTwoCopies {},
+            });
             draft.plan.confirm = Some(entry.name.clone());
         }
     }
@@ -540,10 +524,9 @@ fn plan_spare_remove(machine: &Machine, action: &Action, drives: &[PathBuf]) -> 
     if let Some(drive) = drives.iter().find(|drive| !pool.iter().any(|known| are_one(known, drive))) {
         return Err(refused(pool::not_in_pool(drive).to_string()));
     }
-    let title = format!("Take {} out of the pool of spares.", names(drives));
-    let mut draft = Draft::new(action, Role::Operate, title);
+    let mut draft = Draft::new(action, Role::Operate, Say::LeavePool { drives: names(drives) });
     draft.basis = format!("{pool:?}");
-    draft.warn("A drive that an array has taken stays in that array.");
+    draft.warn(Say::TakenSpareStays {});
     Ok(draft.done("pool"))
 }
 
@@ -553,7 +536,8 @@ fn plan_locate(machine: &Machine, action: &Action, drive: &Path, on: bool) -> Re
     if !known.iter().any(|path| path == drive) && !machine.entries(false).iter().any(is_member) {
         return Err(refused(format!("{} is not a drive of this machine: GET /api/v1/drives lists them", drive.display())));
     }
-    let title = format!("Switch the light of {} {}.", drive.display(), if on { "on" } else { "off" });
+    let drive = drive.display().to_string();
+    let title = if on { Say::LightOn { drive } } else { Say::LightOff { drive } };
     Ok(Draft::new(action, Role::Operate, title).done("light"))
 }
 
@@ -566,22 +550,20 @@ fn plan_trim(
 ) -> Result<Based, ApiError> {
     let (entry, view) = machine.served(array)?;
     let length = length_bytes.unwrap_or(view.size_bytes.saturating_sub(start_bytes));
-    let range = format!("{} at {}", size::show(length), size::show(start_bytes));
-    let mut draft = Draft::new(action, Role::Admin, format!("Trim {range} of array \"{}\".", entry.name)).on(&entry);
-    draft.plan.loses.push(format!("{range} of \"{}\": it reads as zeros afterwards", entry.name));
+    let (length_bytes, start_bytes, array) = (Size(length), Size(start_bytes), entry.name.clone());
+    let title = Say::TrimRange { length_bytes, start_bytes, array: array.clone() };
+    let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
+    draft.lose(Say::LosesRange { length_bytes, start_bytes, array });
     let in_sync = all_members(&view).into_iter().filter(|member| is_active(member) && member.size_bytes.is_some());
-    let discards = in_sync.map(|member| DriveWrite {
-        loses: Some("what the range holds".into()),
-        ..of_member(member, "discards of its part of the range")
-    });
+    let discards = in_sync.map(|member| losing(of_member(member, Say::WritesDiscards {}), Some(Say::LosesRangeContent {})));
     draft.plan.writes = discards.collect();
-    draft.warn("a mounted file system trims its free space itself, by fstrim");
+    draft.warn(Say::FileSystemsTrim {});
     Ok(draft.done(&entry.name))
 }
 
 fn plan_resume(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
     let (entry, view) = machine.served(array)?;
-    let title = format!("Let resync, rebuild and scrub go on of array \"{}\".", entry.name);
+    let title = Say::ResumeSweeps { array: entry.name.clone() };
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, None);
     if lacks_spares(&view, None) {
@@ -590,9 +572,9 @@ fn plan_resume(machine: &Machine, action: &Action, array: &str) -> Result<Based,
     Ok(draft.done(&entry.name))
 }
 
-fn simple(machine: &Machine, action: &Action, array: &str, what: &str) -> Result<Based, ApiError> {
+fn simple(machine: &Machine, action: &Action, array: &str, title: fn(String) -> Say) -> Result<Based, ApiError> {
     let (entry, _) = machine.served(array)?;
-    Ok(Draft::new(action, Role::Operate, format!("{what} array \"{}\".", entry.name)).on(&entry).done(&entry.name))
+    Ok(Draft::new(action, Role::Operate, title(entry.name.clone())).on(&entry).done(&entry.name))
 }
 
 fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Result<Based, ApiError> {
@@ -604,19 +586,13 @@ fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Res
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
     let pages = chosen_drives(machine, &paths)?;
     let preview = preview(&spec)?;
-    let title = format!(
-        "Make array \"{}\": RAID {}, {} of {} {}.",
-        create.name,
-        spec.level,
-        size::show(preview.capacity_sectors * 512),
-        paths.len(),
-        if paths.len() == 1 { "drive" } else { "drives" }
-    );
+    let (array, level, size_bytes) = (create.name.clone(), spec.level.to_string(), Size(preview.capacity_sectors * 512));
+    let title = match paths.len() {
+        1 => Say::MakeArrayOfOne { array, level, size_bytes },
+        drive_count => Say::MakeArray { array, level, size_bytes, drive_count },
+    };
     let mut draft = Draft::new(action, Role::Admin, title);
-    draft.overwrites(
-        &pages,
-        "superblock, bitmap and write log, and zeros at the beginning and end of the data; a first resync may write all of it",
-    );
+    draft.overwrites(&pages, &Say::WritesNewArray {});
     for write in &mut draft.plan.writes {
         let ranges =
             preview.writes.iter().filter(|(path, _)| path.as_os_str() == write.drive.as_str()).flat_map(|(_, ranges)| ranges);
@@ -635,11 +611,10 @@ fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Res
         && create.member_bytes.is_none()
         && !matches!(spec.level, ArrayLevel::Single(Level::Linear | Level::Raid0))
     {
-        let (least, most) = (size::show(*least), size::show(*most));
-        draft.warn(format!("the drives have {least} to {most}: each is used only up to the size of the smallest"));
+        draft.warn(Say::SmallestCounts { least_bytes: Size(*least), most_bytes: Size(*most) });
     }
     if preview.losses_survived == 0 {
-        draft.warn("the level has no redundancy: the loss of any drive loses data");
+        draft.warn(Say::NoRedundancy {});
     }
     Ok(draft.done(&create.name))
 }
@@ -688,10 +663,11 @@ fn plan_destroy(machine: &Machine, action: &Action, array: &str) -> Result<Based
     let (assemblies, unread) = machine.assemblies()?;
     let paths = array_drives(&assemblies, &entry.uuid)?;
     let pages = chosen_drives(machine, &paths)?;
-    let mut draft = Draft::new(action, Role::Admin, format!("Destroy array \"{}\" on {}.", entry.name, names(&paths))).on(&entry);
-    draft.overwrites(&pages, "zeros over superblock, bitmap, write log and the first MiB of the data");
-    draft.plan.loses.insert(0, format!("all data of array \"{}\"", entry.name));
-    unread.iter().for_each(|why| draft.warn(format!("a drive stays as it is, and may be one of the array's: {why}")));
+    let title = Say::DestroyArray { array: entry.name.clone(), drives: names(&paths) };
+    let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
+    draft.lose(Say::LosesArray { array: entry.name.clone() });
+    draft.overwrites(&pages, &Say::WritesDestroy {});
+    unread.iter().for_each(|why| draft.warn(Say::DriveStays { reason: why.to_string() }));
     Ok(draft.done(&entry.name))
 }
 
@@ -702,49 +678,44 @@ fn plan_rename(machine: &Machine, action: &Action, array: &str, name: &str) -> R
         return Err(refused(format!("an array \"{name}\" belongs to Stria already: choose another name")));
     }
     let paths = array_drives(&machine.assemblies()?.0, &entry.uuid)?;
-    let mut draft = Draft::new(action, Role::Admin, format!("Call array \"{}\" \"{name}\".", entry.name)).on(&entry);
-    draft.plan.writes = chosen_drives(machine, &paths)?.iter().map(|page| written(page, "the name in its superblock")).collect();
+    let title = Say::RenameArray { array: entry.name.clone(), name: name.to_owned() };
+    let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
+    draft.plan.writes = chosen_drives(machine, &paths)?.iter().map(|page| written(page, Say::WritesName {})).collect();
     Ok(draft.done(&entry.name))
 }
 
 /// `action`: [`Action::Set`].
 fn plan_set(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
     let (request, entry) = (settings_of(action), machine.entry(array)?);
-    let wishes = settings_in_words(&request);
-    if wishes.is_empty() {
+    if request.names_nothing() {
         return Err(invalid("no setting is named: write, drive_caches, read_only, bitmap, log or integrity"));
     }
     let changes_drives = !request.changes().map_err(invalid)?.is_empty();
-    let title = format!("Set of array \"{}\": {}.", entry.name, wishes.join(", "));
+    let title = Say::SetArray { array: entry.name.clone(), settings: request.clone() };
     let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
     if let Some(view) = &entry.view {
         if changes_drives {
             let in_sync = all_members(view).into_iter().filter(|member| member.role != "failed" && member.size_bytes.is_some());
-            draft.plan.writes = in_sync.map(|member| of_member(member, "metadata of the array")).collect();
+            draft.plan.writes = in_sync.map(|member| of_member(member, Say::WritesMetadata {})).collect();
         }
         let pauses = changes_drives || request.read_only.is_some_and(|wanted| wanted != view.read_only);
         if pauses {
-            draft.warn(
-                "the array is stopped for a moment, changed, and started again; its block device and virtual machines wait",
-            );
+            draft.warn(Say::StopsForMoment {});
         }
-        let clients: Vec<&str> = view.clients.iter().map(|client| client.peer.as_str()).collect();
-        if pauses && request.force && !clients.is_empty() {
-            draft.warn(format!(
-                "it is in use by {}: clients that reconnect go on after it, others see errors",
-                clients.join(", ")
-            ));
+        let clients: Names = view.clients.iter().map(|client| client.peer.as_str()).collect();
+        if pauses && request.force && !clients.0.is_empty() {
+            draft.warn(Say::ClientsReconnect { clients });
             draft.plan.confirm = Some(entry.name.clone());
         }
     } else if changes_drives {
         let paths = array_drives(&machine.assemblies()?.0, &entry.uuid)?;
-        draft.plan.writes = chosen_drives(machine, &paths)?.iter().map(|page| written(page, "metadata of the array")).collect();
+        draft.plan.writes = chosen_drives(machine, &paths)?.iter().map(|page| written(page, Say::WritesMetadata {})).collect();
     }
     let costs = [
-        (request.write == Some(WriteMode::Back), BACK_COSTS),
-        (request.bitmap.as_deref() == Some("none"), NO_BITMAP_COSTS),
-        (request.log.as_deref() == Some("none"), NO_LOG_COSTS),
-        (request.integrity == Some(false), "without checksums a drive that returns wrong bytes is not found until a scrub"),
+        (request.write == Some(WriteMode::Back), Say::BackCosts {}),
+        (request.bitmap.as_deref() == Some("none"), Say::NoBitmapCosts {}),
+        (request.log.as_deref() == Some("none"), Say::NoLogCosts {}),
+        (request.integrity == Some(false), Say::NoChecksumsCost {}),
     ];
     costs.into_iter().filter(|(is_asked, _)| *is_asked).for_each(|(_, cost)| draft.warn(cost));
     if request.write == Some(WriteMode::Back) {
@@ -769,24 +740,6 @@ pub fn settings_of(action: &Action) -> SettingsRequest {
     }
 }
 
-fn settings_in_words(request: &SettingsRequest) -> Vec<String> {
-    let switch = |on: bool| if on { "on" } else { "off" };
-    let write = |mode: WriteMode| match mode {
-        WriteMode::Through => "write through",
-        WriteMode::Safe => "write back where safe",
-        WriteMode::Back => "write back always",
-    };
-    let all = [
-        request.write.map(|mode| write(mode).to_owned()),
-        request.drive_caches.map(|on| format!("the drives' write caches {}", switch(on))),
-        request.read_only.map(|on| format!("read-only {}", switch(on))),
-        request.bitmap.as_ref().map(|choice| format!("write-intent bitmap {choice}")),
-        request.log.as_ref().map(|choice| format!("write log {choice}")),
-        request.integrity.map(|on| format!("checksums {}", switch(on))),
-    ];
-    all.into_iter().flatten().collect()
-}
-
 fn plan_import(
     machine: &Machine,
     action: &Action,
@@ -801,37 +754,39 @@ fn plan_import(
         return Err(refused(format!("array \"{}\" belongs to Stria already", short_name(&found.name))));
     }
     let name = ownership::name_of_import(&config, found, wanted).map_err(refuse)?;
-    let from = foreign::host(&found.name).map_or_else(String::new, |host| format!(" of {host}"));
-    let title = format!("Array \"{}\"{from} belongs to Stria from now on, as \"{name}\", and starts.", short_name(&found.name));
+    let (array, named) = (short_name(&found.name).to_owned(), name.clone());
+    let title = match foreign::host(&found.name) {
+        Some(host) => Say::ImportArrayOf { array, host: host.to_owned(), name: named },
+        None => Say::ImportArray { array, name: named },
+    };
     let mut draft = Draft::new(action, Role::Admin, title);
     draft.basis = format!("{:?} {:?} {:?}", found.uuid, found.name, members(found));
     if ownership::import_renames(found, &name, read_only) {
         let paths = meant::drives(&meant::tree(&assemblies, found));
-        draft.plan.writes =
-            chosen_drives(machine, &paths)?.iter().map(|page| written(page, "the name in its superblock")).collect();
+        draft.plan.writes = chosen_drives(machine, &paths)?.iter().map(|page| written(page, Say::WritesName {})).collect();
     }
     if !found.missing_slots.is_empty() {
-        draft.warn(format!("it starts degraded: {} of its members are missing", found.missing_slots.len()));
+        draft.warn(Say::StartsDegraded { missing_count: found.missing_slots.len() });
     }
-    draft.warn("mdadm leaves the array alone from now on, on this machine.");
+    draft.warn(Say::MdadmLeavesAlone {});
     Ok(draft.done(&name))
 }
 
 fn plan_spare_add(machine: &Machine, action: &Action, paths: &[PathBuf]) -> Result<Based, ApiError> {
     refuse_twins(paths).map_err(|failure| refused(failure.to_string()))?;
     let pages = chosen_drives(machine, paths)?;
-    let mut draft = Draft::new(action, Role::Operate, format!("Put {} into the pool of spares.", names(paths)));
+    let mut draft = Draft::new(action, Role::Operate, Say::FillPool { drives: names(paths) });
     let (blank, others): (Vec<DrivePage>, Vec<DrivePage>) = pages.into_iter().partition(|page| page.carries.is_empty());
-    draft.overwrites(&others, "zeros over its signatures, as a spare of the pool must be blank");
+    draft.overwrites(&others, &Say::WritesBlank {});
     let _ = write!(draft.basis, "{blank:?} ");
-    draft.warn("Any array that lacks a member may take it from now on.");
+    draft.warn(Say::AnyArrayMayTake {});
     Ok(draft.done("pool"))
 }
 
 fn plan_fail(machine: &Machine, action: &Action, array: &str, drive: &Path) -> Result<Based, ApiError> {
     let (entry, view) = machine.served(array)?;
     let leaving = member(&view, drive)?;
-    let title = format!("Drop {} from array \"{}\" as if it had failed.", leaving.path, entry.name);
+    let title = Say::FailMember { drive: leaving.path.clone(), array: entry.name.clone() };
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     draft.plan.writes = rebuild_writes(&view, Some(drive));
     if lacks_spares(&view, Some(drive)) {
@@ -839,7 +794,7 @@ fn plan_fail(machine: &Machine, action: &Action, array: &str, drive: &Path) -> R
     }
     if leaving.role == "in sync" {
         draft.warn(after_failure(&view, drive)?);
-        draft.warn("to exchange a drive that still works, replace it instead: redundancy stays meanwhile");
+        draft.warn(Say::ReplaceInstead {});
     }
     draft.plan.confirm = Some(entry.name.clone());
     Ok(draft.done(&entry.name))
@@ -849,20 +804,26 @@ fn plan_fail(machine: &Machine, action: &Action, array: &str, drive: &Path) -> R
 ///
 /// # Errors
 /// When data would be lost.
-fn after_failure(view: &ArrayView, drive: &Path) -> Result<String, ApiError> {
+fn after_failure(view: &ArrayView, drive: &Path) -> Result<Say, ApiError> {
     let is_here =
         |view: &ArrayView| view.members.iter().any(|member| Path::new(&member.path) == drive && member.role == "in sync");
     let part = view.spans.iter().find(|span| is_here(span)).unwrap_or(view);
-    let what = if std::ptr::eq(part, view) { "the array".to_owned() } else { format!("span \"{}\"", part.name) };
+    let span = (!std::ptr::eq(part, view)).then(|| part.name.clone());
+    let what = span.as_ref().map_or_else(|| "the array".to_owned(), |span| format!("span \"{span}\""));
     let is_needed = part.members.iter().any(|member| Path::new(&member.path) == drive && member.needed);
-    match part.losses_survived {
-        _ if is_needed => Err(refused(format!(
+    if is_needed {
+        return Err(refused(format!(
             "{} cannot be failed: {what} has no redundancy left for it, so data would be lost; add a drive first",
             drive.display()
-        ))),
-        0 | 1 => Ok(format!("{what} has no redundancy afterwards: ONE MORE FAILURE LOSES DATA")),
-        count => Ok(format!("{what} survives {} more failures afterwards", count - 1)),
+        )));
     }
+    let failure_count = part.losses_survived.saturating_sub(1);
+    Ok(match (failure_count, span) {
+        (0, None) => Say::ArrayBareAfterwards {},
+        (0, Some(span)) => Say::SpanBareAfterwards { span },
+        (_, None) => Say::ArraySurvivesAfterwards { failure_count },
+        (_, Some(span)) => Say::SpanSurvivesAfterwards { span, failure_count },
+    })
 }
 
 fn plan_firmware(machine: &Machine, action: &Action, array: &str, request: &FirmwareRequest) -> Result<Based, ApiError> {
@@ -876,17 +837,18 @@ fn plan_firmware(machine: &Machine, action: &Action, array: &str, request: &Firm
     let (mut image, size) = stria_health::open_image(&request.image).map_err(|error| refused(error.to_string()))?;
     let hash = sha256_of(&mut image);
     let hash = hash.map_err(|error| refused(format!("{}: the image cannot be read: {error}", request.image.display())))?;
-    let title = format!("Update the firmware of {} in array \"{}\"; {} runs now.", leaving.path, entry.name, firmware.revision);
+    let (drive, array, revision) = (leaving.path.clone(), entry.name.clone(), firmware.revision.to_string());
+    let title = Say::UpdateFirmware { drive, array, revision };
     let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
     let _ = write!(draft.basis, "{hash} {firmware:?} ");
-    let what = format!("firmware of {} from {}; its data stays", size::show(size), request.image.display());
-    draft.plan.writes.push(of_member(leaving, &what));
+    let what = Say::WritesFirmware { size_bytes: Size(size), image: request.image.display().to_string() };
+    draft.plan.writes.push(of_member(leaving, what));
     draft.warn(match activate {
-        FirmwareActivation::Now => "the member answers late once, while it activates the firmware; other members answer meanwhile",
-        FirmwareActivation::Reset => "the member leaves the array for its reset, and returns by the write-intent bitmap: one failure less is survived meanwhile",
-        FirmwareActivation::Later => "the firmware runs after the next reset or power cycle",
+        FirmwareActivation::Now => Say::FirmwareNow {},
+        FirmwareActivation::Reset => Say::FirmwareReset {},
+        FirmwareActivation::Later => Say::FirmwareLater {},
     });
-    draft.warn("a wrong image may make the drive unusable, and most drives take no older firmware back");
+    draft.warn(Say::FirmwareMayBreak {});
     draft.plan.confirm = Some(entry.name.clone());
     Ok(draft.done(&entry.name))
 }
@@ -980,28 +942,27 @@ fn chosen_drives(machine: &Machine, paths: &[PathBuf]) -> Result<Vec<DrivePage>,
     Ok(pages)
 }
 
-fn written(page: &DrivePage, what: &str) -> DriveWrite {
-    DriveWrite {
-        drive: page.path.clone(),
-        identity: identity(page.model.as_deref(), page.serial.as_deref()),
-        what: what.to_owned(),
-        extents: Vec::new(),
-        loses: None,
-    }
+fn write(drive: String, identity: Option<String>, what: Say) -> DriveWrite {
+    let said = WriteWords { what, loses: None };
+    DriveWrite { drive, identity, what: said.what.to_string(), extents: Vec::new(), loses: None, said }
 }
 
-fn of_member(member: &MemberView, what: &str) -> DriveWrite {
-    DriveWrite {
-        drive: member.path.clone(),
-        identity: identity(member.model.as_deref(), member.serial.as_deref()),
-        what: what.to_owned(),
-        extents: Vec::new(),
-        loses: None,
-    }
+/// The same, and what is lost on the drive.
+fn losing(mut write: DriveWrite, loses: Option<Say>) -> DriveWrite {
+    (write.loses, write.said.loses) = (loses.as_ref().map(Say::to_string), loses);
+    write
 }
 
-fn names(paths: &[PathBuf]) -> String {
-    paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+fn written(page: &DrivePage, what: Say) -> DriveWrite {
+    write(page.path.clone(), identity(page.model.as_deref(), page.serial.as_deref()), what)
+}
+
+fn of_member(member: &MemberView, what: Say) -> DriveWrite {
+    write(member.path.clone(), identity(member.model.as_deref(), member.serial.as_deref()), what)
+}
+
+fn names(paths: &[PathBuf]) -> Names {
+    paths.iter().map(|path| path.display().to_string()).collect()
 }
 
 /// The array with this identity, on drives that are here.
@@ -1074,7 +1035,10 @@ mod tests {
     #[test]
     fn a_drive_that_is_unlike_the_members_is_warned_of() {
         let peers = |list: &[(&str, u64)]| list.iter().map(|(kind, size)| ((*kind).to_owned(), *size)).collect::<Vec<Peer>>();
-        let warned = |kind: &str, size: u64, list: &[(&str, u64)]| unlike("/dev/x", Some(kind), Some(size), &peers(list));
+        let warned = |kind: &str, size: u64, list: &[(&str, u64)]| {
+            let said = unlike("/dev/x", Some(kind), Some(size), &peers(list));
+            said.iter().map(Say::to_string).collect::<Vec<_>>()
+        };
         let gib = |count: u64| count << 30;
         assert_eq!(warned("ssd", gib(110), &[("ssd", gib(100)), ("ssd", gib(90))]), [""; 0]);
         assert_eq!(warned("ssd", gib(80), &[]), [""; 0], "nothing is known of the members");
@@ -1096,7 +1060,7 @@ mod tests {
         let sound = view("tank-1", 1, &[], &[("/b", "in sync")], vec![]);
         let array = of(view("tank", 0, &[], &[], vec![bare, sound]));
         let refused = after_failure(&array, Path::new("/a")).expect_err("it is needed");
-        let warned = after_failure(&array, Path::new("/b")).expect("it can be failed");
+        let warned = after_failure(&array, Path::new("/b")).expect("it can be failed").to_string();
         assert!(refused.message.contains("data would be lost"), "{refused:?}");
         assert!(warned.contains("tank-1") && warned.contains("no redundancy afterwards"), "{warned}");
     }
@@ -1108,6 +1072,6 @@ mod tests {
         pairs["members"][1]["needed"] = false.into();
         let array = of(pairs);
         assert!(after_failure(&array, Path::new("/a")).is_err());
-        assert!(after_failure(&array, Path::new("/b")).expect("it can be failed").contains("ONE MORE FAILURE"));
+        assert!(after_failure(&array, Path::new("/b")).expect("it can be failed").to_string().contains("ONE MORE FAILURE"));
     }
 }

@@ -2,10 +2,12 @@
 
 use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, LatencyBound, Obstacle};
 use crate::config::{Fault, Likeness};
+use crate::event_words::EventSentence;
 use crate::keeper::PoolOffer;
 use crate::matter::MatterKind;
 pub use crate::matter::Urgency;
 use crate::monitor::StandingView;
+use crate::plan_words::PlanSentence;
 use crate::pool::PoolDrive;
 use crate::settings::WriteMode;
 use crate::wipe::WipeMeans;
@@ -639,6 +641,28 @@ pub struct DriveWrite {
     pub extents: Vec<Extent>,
     /// What is lost on it; null: nothing.
     pub loses: Option<String>,
+    /// The same for programs.
+    pub said: WriteWords,
+}
+
+/// The sentences of what is written to a drive.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WriteWords {
+    /// What is written.
+    pub what: PlanSentence,
+    /// What is lost; null: nothing.
+    pub loses: Option<PlanSentence>,
+}
+
+/// The sentences of a plan, each with its code and values, in the order of their texts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlanWords {
+    /// What happens.
+    pub title: PlanSentence,
+    /// What is lost.
+    pub loses: Vec<PlanSentence>,
+    /// What else should be known before.
+    pub warnings: Vec<PlanSentence>,
 }
 
 /// The array that a plan would make.
@@ -667,6 +691,8 @@ pub struct Plan {
     pub loses: Vec<String>,
     /// What else should be known before.
     pub warnings: Vec<String>,
+    /// The same for programs: a client words it in its reader's language.
+    pub said: PlanWords,
     /// The array that it would make.
     pub forecast: Option<Forecast>,
     /// The role that may carry it out.
@@ -747,12 +773,18 @@ pub struct Job {
     pub action: Action,
     /// What happens, in one sentence.
     pub title: String,
+    /// The same for programs; absent: another version began it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub said: Option<PlanSentence>,
     /// The user who began it.
     pub by: String,
     /// Its state.
     pub state: JobState,
     /// What it does now, or how it ended, in words.
     pub text: String,
+    /// The ends of the sweeps that it began, for programs, where it has ended by them.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub ends: Option<Vec<EventSentence>>,
     /// The sweep that it waits for.
     pub task: Option<Task>,
     /// When it began, in milliseconds since 1970.

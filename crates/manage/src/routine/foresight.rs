@@ -210,8 +210,10 @@ mod tests {
         [("a", "in sync", 100), ("b", "in sync", 100), ("c", "in sync", 100), ("s", "spare", 0), ("t", "spare", 0)];
 
     fn entry(path: &str, read_at_s: u64, verdict: Verdict, media_errors: u64) -> DriveEntry {
-        let findings =
-            (verdict > Verdict::Good).then(|| Finding { verdict, sentence: format!("{path} is ill") }).into_iter().collect();
+        let findings = (verdict > Verdict::Good)
+            .then(|| Finding { verdict, sentence: format!("{path} is ill"), said: None })
+            .into_iter()
+            .collect();
         let health = DriveHealth { verdict, findings, media_errors: Some(media_errors), ..DriveHealth::default() };
         DriveEntry { path: path.into(), read_at_s, health: Some(health), error: None, seat: None }
     }

@@ -3,6 +3,7 @@
 use super::served::{full_name, is_failed_here, lock, open_confirmed, set_speed};
 use super::{LOOK_AGAIN, Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest};
+use crate::event_words::ServiceSentence;
 use crate::view;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -133,10 +134,13 @@ impl Service {
     pub fn pause(&self, name: &str, paused: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         served.lanes.pause(paused)?;
-        let message = format!("sweeps of \"{name}\" {}", if paused { "are paused" } else { "are resumed" });
+        let (kind, said) = match (paused, name.to_owned()) {
+            (true, array) => ("paused", ServiceSentence::SweepsPaused { array }),
+            (false, array) => ("resumed", ServiceSentence::SweepsResumed { array }),
+        };
+        let message = said.to_string();
         if served.paused.swap(paused, Ordering::SeqCst) != paused {
-            let kind = if paused { "paused" } else { "resumed" };
-            self.events.push(view::plain_event(&served.name, kind, message.clone()));
+            self.events.push(view::said_event(&served.name, kind, said));
         }
         self.done(sequence, message)
     }

@@ -3,6 +3,7 @@
 use super::served::lock;
 use super::{LOOK_AGAIN, Served, Service};
 use crate::api::{ApiError, ApiErrorKind, Done};
+use crate::event_words::ServiceSentence;
 use crate::view;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -148,7 +149,8 @@ impl Service {
 
     /// [`Service::stop_served`] after [`Service::claim_stop`]: even after an error the array is served no more.
     pub(super) fn stop_claimed(&self, served: &Arc<Served>, closing: Closing, force: bool) -> Result<(), ApiError> {
-        self.events.push(view::plain_event(&served.name, "stopping", format!("array \"{}\" stops", served.name)));
+        let array = served.name.clone();
+        self.events.push(view::said_event(&served.name, "stopping", ServiceSentence::ArrayStops { array: array.clone() }));
         served.disks().iter().for_each(|disk| disk.stop());
         // It is gone already if an earlier attempt failed later on.
         let _ = self.nbd.remove_export(&served.name, closing);
@@ -156,14 +158,15 @@ impl Service {
         let outcome = self.end(served);
         lock(&served.locks).clear();
         lock(&self.arrays).retain(|other| !Arc::ptr_eq(other, served));
-        let words = match &outcome {
-            Ok(state) => format!("array \"{}\" has stopped: {state}", served.name),
+        let said = match &outcome {
+            Ok(state) if state == "clean" => ServiceSentence::ArrayStoppedClean { array },
+            Ok(state) => ServiceSentence::ArrayStopped { array, state: state.clone() },
             Err(error) => {
                 lock(&self.failure).get_or_insert_with(|| error.clone());
-                format!("array \"{}\" did not stop cleanly: {error}", served.name)
+                ServiceSentence::ArrayStoppedUnclean { array, reason: error.to_string() }
             }
         };
-        self.events.push(view::plain_event(&served.name, "stopped", words));
+        self.events.push(view::said_event(&served.name, "stopped", said));
         outcome.map(|_| ())
     }
 }

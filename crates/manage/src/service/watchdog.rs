@@ -4,6 +4,7 @@ use super::Service;
 use super::caches::{drives_in_use, keep};
 use super::served::{STATUS_WITHIN, Served, lock};
 use crate::api::ArrayView;
+use crate::event_words::ServiceSentence;
 use crate::view;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -39,8 +40,8 @@ fn watch(service: &Weak<Service>) {
             service.look_at_caches(&served);
             if still < STILL_FOR {
                 if reported.remove(name) {
-                    let text = format!("array \"{name}\" answers again");
-                    service.events.push(view::plain_event(name, "lane_answers", text));
+                    let said = ServiceSentence::ArrayAnswersAgain { array: name.clone() };
+                    service.events.push(view::said_event(name, "lane_answers", said));
                 }
                 // Remembers a view in case the array stops answering. A sleeping lane is not woken.
                 if served.lanes.is_awake() {

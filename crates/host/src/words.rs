@@ -1,0 +1,208 @@
+//! The events of arrays and drives, in sentences.
+
+use crate::HostedDrive;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use stria_array::{Event, MemberId, SweepKind};
+use stria_sentence::{schemars, sentences, serde};
+use stria_tree::Tree;
+
+/// A sweep by its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(crate = "stria_sentence::serde", rename_all = "lowercase")]
+#[schemars(crate = "stria_sentence::schemars")]
+pub enum Sweep {
+    /// Redundancy is computed anew after a crash, or for the first time.
+    Resync,
+    /// A drive is filled.
+    Rebuild,
+    /// Redundancy is compared.
+    Scrub,
+    /// Redundancy is compared and repaired.
+    Repair,
+}
+
+impl From<SweepKind> for Sweep {
+    fn from(kind: SweepKind) -> Self {
+        match kind {
+            SweepKind::Resync => Self::Resync,
+            SweepKind::Rebuild => Self::Rebuild,
+            SweepKind::Scrub { repair: false } => Self::Scrub,
+            SweepKind::Scrub { repair: true } => Self::Repair,
+        }
+    }
+}
+
+impl fmt::Display for Sweep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resync => "resync",
+            Self::Rebuild => "rebuild",
+            Self::Scrub => "scrub",
+            Self::Repair => "scrub with repair",
+        })
+    }
+}
+
+/// A drive with sectors that a scrub found wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(crate = "stria_sentence::serde")]
+#[schemars(crate = "stria_sentence::schemars")]
+pub struct WrongDrive {
+    /// The drive.
+    pub drive: String,
+    /// Its wrong sectors.
+    pub sectors: u64,
+}
+
+/// Drives with sectors that a scrub found wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(crate = "stria_sentence::serde", transparent)]
+#[schemars(crate = "stria_sentence::schemars")]
+pub struct WrongDrives(pub Vec<WrongDrive>);
+
+impl fmt::Display for WrongDrives {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> =
+            self.0.iter().map(|WrongDrive { drive, sectors }| format!("{sectors} wrong on {drive}")).collect();
+        f.write_str(&words.join("; "))
+    }
+}
+
+sentences! {
+    /// An event of an array or its drives, for programs: `code` stays the same when its words change.
+    pub enum HostSentence {
+        MemberDropped { drive: String, slot: usize, reason: String } => "{drive} (slot {slot}) was dropped: {reason}",
+        SpareDropped { drive: String, reason: String } => "{drive} (a spare) was dropped: {reason}",
+        MemberReplaced { drive: String, slot: usize } => "{drive} (slot {slot}) was dropped: replaced",
+        MemberFailedOnCommand { drive: String, slot: usize } => "{drive} (slot {slot}) was dropped: failed on command",
+        MemberGone { drive: String, slot: usize, reason: String } => "{drive} (slot {slot}) is gone, and no redundancy replaces it: requests that need it fail ({reason}); stop the array, bring the drive back as it was, and serve again",
+        SpareGone { drive: String, reason: String } => "{drive} (a spare) is gone, and no redundancy replaces it: requests that need it fail ({reason}); stop the array, bring the drive back as it was, and serve again",
+        NoSpaceLeft { drive: String, reason: String } => "{drive} has no space left: writes that need space on it fail with \"no space\" ({reason}); free space on its file system or pool, or `fail` it if the other members have space",
+        SuperblockRefused { drive: String, reason: String } => "{drive} takes no superblock updates, and the array cannot do without it: writes and flushes fail until it does ({reason}); copy off what you need and replace this drive",
+        SpareTaken { drive: String, slot: usize } => "spare {drive} takes slot {slot}",
+        MemberInSync { drive: String, slot: usize } => "{drive} is in sync in slot {slot}",
+        ReadCorrected { drive: String, sectors: u64, start_sector: u64 } => "{drive}: {sectors} unreadable sectors at {start_sector} were recovered from redundancy and rewritten",
+        WrongBytes { drive: String, sectors: u64, start_sector: u64 } => "{drive}: {sectors} sectors at {start_sector} do not match their checksums",
+        WrongBytesForGood { drive: String, sectors: u64, start_sector: u64 } => "{drive}: {sectors} sectors at {start_sector} do not match their checksums: the drive changed them, or Linux wrote to the array, which leaves no trace at this level; `stria serve --forget-checksums` accepts the present data",
+        BadBlocks { drive: String, sectors: u64, start_sector: u64 } => "{drive}: {sectors} sectors at {start_sector} are unrecoverable: too many members are lost; reads fail until they are rewritten",
+        Unreadable { sectors: u64, sync_sector: u64 } => "{sectors} sectors near {sync_sector} cannot be read from any member: clients' reads of them fail until they are rewritten",
+        SweepStarted { sweep: Sweep } => "{sweep} started",
+        SweepFinished { sweep: Sweep, ms: u64, mismatch_sectors: u64 } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches",
+        SweepFoundWrong { sweep: Sweep, ms: u64, mismatch_sectors: u64, wrong: WrongDrives } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {wrong}",
+        SweepPaused { sweep: Sweep, percent: u64 } => "{sweep} stopped: paused at {percent} %",
+        SweepGivesWay { sweep: Sweep, percent: u64 } => "{sweep} stopped: paused at {percent} % for a rebuild, and goes on after it",
+        SweepCancelled { sweep: Sweep, percent: u64, at_sector: u64 } => "{sweep} stopped: cancelled at {percent} %; `stria scrub --from {at_sector}s` resumes it",
+        SweepEndsWithArray { sweep: Sweep, percent: u64, at_sector: u64 } => "{sweep} stopped: the array stops, at {percent} %; `stria scrub --from {at_sector}s` resumes it",
+        SweepStopped { sweep: Sweep, reason: String } => "{sweep} stopped: {reason}",
+        MismatchNamed { sectors: u64, sync_sector: u64, drive: String, slot: usize } => "mismatch in {sectors} sectors near {sync_sector}: {drive} (slot {slot}) is wrong",
+        MismatchRewritten { sectors: u64, sync_sector: u64, drive: String, slot: usize } => "mismatch in {sectors} sectors near {sync_sector}: {drive} (slot {slot}) was wrong and was rewritten from the others",
+        MismatchUnnamed { sectors: u64, sync_sector: u64 } => "mismatch in {sectors} sectors near {sync_sector}: redundancy cannot name the wrong member",
+        MismatchCopied { sectors: u64, sync_sector: u64 } => "mismatch in {sectors} sectors near {sync_sector}: redundancy cannot name the wrong copy, so the first was copied to all",
+        MismatchParityMade { sectors: u64, sync_sector: u64 } => "mismatch in {sectors} sectors near {sync_sector}: redundancy cannot name the wrong member, so parity was made to match the data",
+        DriveSilent { drive: String, seconds: u64 } => "{drive} has had a request outstanding for {seconds} s: requests that need it wait; check the drive and its cable; `stria explain` says whether the array can do without it",
+        DriveAnswers { drive: String } => "{drive} answers again",
+        FileDeleted { drive: String } => "the file of {drive} was deleted or replaced: its bytes are lost when the array stops; replace this drive, or copy the data off, before that",
+    }
+}
+
+/// An event of an array of the tree.
+pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
+    use HostSentence as Say;
+    let name = |member: &MemberId| array.name_of(*member);
+    match event {
+        Event::MemberFailed { member, slot, reason } => {
+            let drive = name(member);
+            // The error of a drive begins with its name.
+            let reason = reason.strip_prefix(&format!("member {drive}: ")).unwrap_or(reason).to_owned();
+            match (*slot, reason.as_str()) {
+                (Some(slot), "replaced") => Say::MemberReplaced { drive, slot },
+                (Some(slot), "failed on command") => Say::MemberFailedOnCommand { drive, slot },
+                (Some(slot), _) => Say::MemberDropped { drive, slot, reason },
+                (None, _) => Say::SpareDropped { drive, reason },
+            }
+        }
+        Event::MemberGone { member, slot, reason } => match (name(member), *slot, reason.clone()) {
+            (drive, Some(slot), reason) => Say::MemberGone { drive, slot, reason },
+            (drive, None, reason) => Say::SpareGone { drive, reason },
+        },
+        Event::NoSpace { member, reason } => Say::NoSpaceLeft { drive: name(member), reason: reason.clone() },
+        Event::SuperblockRefused { member, reason } => Say::SuperblockRefused { drive: name(member), reason: reason.clone() },
+        Event::SpareTaken { member, slot } => Say::SpareTaken { drive: name(member), slot: *slot },
+        Event::MemberInSync { member, slot } => Say::MemberInSync { drive: name(member), slot: *slot },
+        Event::ReadCorrected { member, start_sector, sectors } => {
+            Say::ReadCorrected { drive: name(member), sectors: *sectors, start_sector: start_sector.get() }
+        }
+        Event::WrongBytes { member, start_sector, sectors } => {
+            let (drive, sectors, start_sector) = (name(member), *sectors, start_sector.get());
+            match array.geometry().level().is_redundant() {
+                true => Say::WrongBytes { drive, sectors, start_sector },
+                false => Say::WrongBytesForGood { drive, sectors, start_sector },
+            }
+        }
+        Event::BadBlocks { member, start_sector, sectors } => {
+            Say::BadBlocks { drive: name(member), sectors: *sectors, start_sector: start_sector.get() }
+        }
+        Event::Unreadable { sync_sector, sectors } => Say::Unreadable { sectors: *sectors, sync_sector: sync_sector.get() },
+        Event::SweepStarted(kind) => Say::SweepStarted { sweep: (*kind).into() },
+        Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
+            let (sweep, ms, mismatch_sectors) = ((*kind).into(), duration / 1_000_000, *mismatch_sectors);
+            let found = |(member, sectors): &(MemberId, u64)| WrongDrive { drive: name(member), sectors: *sectors };
+            let wrong = WrongDrives(wrong.iter().map(found).collect());
+            match wrong.0.is_empty() {
+                true => Say::SweepFinished { sweep, ms, mismatch_sectors },
+                false => Say::SweepFoundWrong { sweep, ms, mismatch_sectors, wrong },
+            }
+        }
+        Event::SweepStopped { kind, reason, at_sector, .. } => sweep_stopped((*kind).into(), reason, *at_sector),
+        Event::Mismatch { sync_sector, sectors, culprit, repaired } => {
+            let (sectors, sync_sector) = (*sectors, sync_sector.get());
+            match (culprit, repaired) {
+                (Some((member, slot)), false) => Say::MismatchNamed { sectors, sync_sector, drive: name(member), slot: *slot },
+                (Some((member, slot)), true) => Say::MismatchRewritten { sectors, sync_sector, drive: name(member), slot: *slot },
+                (None, false) => Say::MismatchUnnamed { sectors, sync_sector },
+                (None, true) if array.geometry().level().parity_count() == 0 => Say::MismatchCopied { sectors, sync_sector },
+                (None, true) => Say::MismatchParityMade { sectors, sync_sector },
+            }
+        }
+    }
+}
+
+/// The end of a sweep. The engine gives its cause as text: a cause that is known has a sentence of its own, of the same text.
+fn sweep_stopped(sweep: Sweep, reason: &str, at_sector: u64) -> HostSentence {
+    use HostSentence as Say;
+    let stopped = Say::SweepStopped { sweep, reason: reason.to_owned() };
+    let before = reason.split(" %").next().and_then(|text| text.rsplit(' ').next());
+    let Some(percent) = before.and_then(|digits| digits.parse().ok()) else { return stopped };
+    let known = [
+        Say::SweepPaused { sweep, percent },
+        Say::SweepGivesWay { sweep, percent },
+        Say::SweepCancelled { sweep, percent, at_sector },
+        Say::SweepEndsWithArray { sweep, percent, at_sector },
+    ];
+    let text = stopped.to_string();
+    known.into_iter().find(|said| said.to_string() == text).unwrap_or(stopped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{HostSentence as Say, Sweep, sweep_stopped};
+    use crate::checked::ADVICE;
+
+    #[test]
+    fn the_advice_on_wrong_bytes_is_that_of_the_failed_read() {
+        let said = Say::WrongBytesForGood { drive: "a".into(), sectors: 1, start_sector: 0 };
+        assert!(said.to_string().ends_with(ADVICE), "{said}");
+    }
+
+    #[test]
+    fn a_cause_that_is_known_has_a_sentence_of_its_own() {
+        let sweep = Sweep::Scrub;
+        assert_eq!(sweep_stopped(sweep, "paused at 41 %", 8), Say::SweepPaused { sweep, percent: 41 });
+        let cancelled = "cancelled at 7 %; `stria scrub --from 8s` resumes it";
+        assert_eq!(sweep_stopped(sweep, cancelled, 8), Say::SweepCancelled { sweep, percent: 7, at_sector: 8 });
+        let other = "read failed at 7 % of something";
+        assert_eq!(sweep_stopped(sweep, other, 8), Say::SweepStopped { sweep, reason: other.into() });
+    }
+}

@@ -1,0 +1,98 @@
+//! The sentences of events: those of arrays and drives, and those of the service itself.
+
+use crate::plan_words::PlanSentence;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use stria_host::HostSentence;
+use stria_sentence::sentences;
+
+/// An event, for programs: `code` stays the same when its words change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum EventSentence {
+    /// Of an array or a drive.
+    Host(HostSentence),
+    /// Of the service.
+    Service(ServiceSentence),
+}
+
+impl fmt::Display for EventSentence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Host(said) => said.fmt(f),
+            Self::Service(said) => said.fmt(f),
+        }
+    }
+}
+
+impl From<ServiceSentence> for EventSentence {
+    fn from(said: ServiceSentence) -> Self {
+        Self::Service(said)
+    }
+}
+
+/// The channels that an alarm was sent by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Channels(pub Vec<String>);
+
+impl fmt::Display for Channels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0[..] {
+            [] => f.write_str("no channel is configured"),
+            names => write!(f, "by {}", names.join(", ")),
+        }
+    }
+}
+
+/// The part that an alarm is about, in parentheses; null: the array as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Component(pub Option<String>);
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|part| write!(f, " ({part})"))
+    }
+}
+
+/// What another event has not told already, after a colon; null: nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Detail(pub Option<String>);
+
+impl fmt::Display for Detail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|detail| write!(f, ": {detail}"))
+    }
+}
+
+sentences! {
+    /// An event of the service, for programs: `code` stays the same when its words change.
+    pub enum ServiceSentence {
+        ArrayServed { array: String, drive_count: usize, addresses: String } => "array \"{array}\" is served from {drive_count} drives at {addresses}",
+        ArrayStops { array: String } => "array \"{array}\" stops",
+        ArrayStoppedClean { array: String } => "array \"{array}\" has stopped: clean",
+        ArrayStopped { array: String, state: String } => "array \"{array}\" has stopped: {state}",
+        ArrayStoppedUnclean { array: String, reason: String } => "array \"{array}\" did not stop cleanly: {reason}",
+        ArrayDoesNotStart { array: String, reason: String } => "array \"{array}\" does not start: {reason}",
+        ArrayAnswersAgain { array: String } => "array \"{array}\" answers again",
+        SweepsPaused { array: String } => "sweeps of \"{array}\" are paused",
+        SweepsResumed { array: String } => "sweeps of \"{array}\" are resumed",
+        PoolSpareTaken { array: String, drive: String, result: String } => "\"{array}\" takes {drive} from the pool of spares: {result}",
+        NoPoolSpareSuits { array: String, reason: String } => "\"{array}\" lacks a member, and no spare of the pool suits: {reason}",
+        AlarmRaised { alarm: String, array: String, component: Component, channels: Channels, detail: Detail } => "{alarm} on array {array}{component} ({channels}){detail}",
+        AlarmRepeated { alarm: String, array: String, component: Component, channels: Channels, detail: Detail } => "still: {alarm} on array {array}{component} ({channels}){detail}",
+        AlarmOver { alarm: String, array: String, component: Component, channels: Channels, detail: Detail } => "over: {alarm} on array {array}{component} ({channels}){detail}",
+        JobOrdered { by: String, job: u64, title: PlanSentence, action: String } => "{by} ordered job {job}, {title}: {action}",
+        JobDone { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} done: {outcome}",
+        JobCancelled { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} cancelled: {outcome}",
+        JobFailed { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} failed: {outcome}",
+        ScheduledScrubGoesOn { array: String } => "the scrub of \"{array}\" goes on where it was interrupted",
+        ScheduledScrubCancelled { array: String } => "the scrub of \"{array}\" was cancelled: the next one is that of the schedule",
+        LongSelfTestBegins { drive: String } => "{drive}: a long self-test begins",
+        ShortSelfTestBegins { drive: String } => "{drive}: a short self-test begins",
+        CopiedBeforeFailure { member: String, spare: String, reason: String } => "{member} is copied to spare {spare} before it fails: {reason}; it stays a member until the copy has ended",
+    }
+}

@@ -1,0 +1,127 @@
+//! Sentences for people, which programs can tell apart.
+//!
+//! A sentence is declared once: its code, its values with their types, and its English text. The text is what [`Display`](std::fmt::Display)
+//! gives; JSON has `{"code": "member-in-sync", "values": {"drive": "/dev/sdb", "slot": 2}}`. With these a client words the sentence in its
+//! reader's language, and `docs/openapi.json` lists every code with its English and the types of its values. A code stays when its text changes.
+//!
+//! It does not know what the sentences are about.
+
+pub use schemars;
+pub use serde;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+#[cfg(test)]
+extern crate self as stria_sentence;
+
+/// Declares the sentences of one subject. The values of a sentence are named in its text, as in `format!`.
+#[macro_export]
+macro_rules! sentences {
+    ($(#[$about:meta])* pub enum $name:ident { $($code:ident { $($value:ident: $type:ty),* $(,)? } => $english:literal,)* }) => {
+        $(#[$about])*
+        #[allow(missing_docs)] // The text of a sentence is its description.
+        #[derive(Clone, Debug, PartialEq, Eq, $crate::serde::Serialize, $crate::serde::Deserialize, $crate::schemars::JsonSchema)]
+        #[serde(crate = "stria_sentence::serde", tag = "code", content = "values", rename_all = "kebab-case")]
+        #[schemars(crate = "stria_sentence::schemars")]
+        pub enum $name {
+            $(#[doc = $english] $code { $($value: $type),* },)*
+        }
+
+        impl ::std::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                match self {
+                    $(Self::$code { $($value),* } => ::std::write!(f, $english),)*
+                }
+            }
+        }
+    };
+}
+
+/// Several names, which stand in a text with commas between them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Names(pub Vec<String>);
+
+impl<T: Into<String>> FromIterator<T> for Names {
+    fn from_iter<I: IntoIterator<Item = T>>(names: I) -> Self {
+        Self(names.into_iter().map(Into::into).collect())
+    }
+}
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+/// Reads the sentence of a record that another version may have written: `None` if its code is unknown here.
+///
+/// # Errors
+/// When it is no JSON.
+pub fn if_known<'de, D: serde::Deserializer<'de>, T: serde::de::DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either<T> {
+        Known(T),
+        Unknown(serde::de::IgnoredAny),
+    }
+    Ok(match Option::<Either<T>>::deserialize(from)? {
+        Some(Either::Known(said)) => Some(said),
+        Some(Either::Unknown(_)) | None => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Names, if_known};
+    use serde_json::json;
+
+    sentences! {
+        /// What the tests say.
+        pub enum Said {
+            SlotsAreFree { slots: Names, count: u64 } => "{count} slots are free: {slots}",
+            NothingIsFree {} => "nothing is free",
+        }
+    }
+
+    #[test]
+    fn a_sentence_has_its_text_its_code_and_its_values() {
+        let said = Said::SlotsAreFree { slots: ["3", "5"].into_iter().collect(), count: 2 };
+        assert_eq!(said.to_string(), "2 slots are free: 3, 5");
+        let json = json!({"code": "slots-are-free", "values": {"slots": ["3", "5"], "count": 2}});
+        assert_eq!(serde_json::to_value(&said).unwrap(), json);
+        assert_eq!(serde_json::from_value::<Said>(json).unwrap(), said);
+        assert_eq!(serde_json::to_value(Said::NothingIsFree {}).unwrap(), json!({"code": "nothing-is-free", "values": {}}));
+    }
+
+    #[test]
+    fn a_record_of_another_version_is_read() {
+        #[derive(serde::Deserialize)]
+        struct Record {
+            #[serde(default, deserialize_with = "if_known")]
+            said: Option<Said>,
+        }
+        let read = |said: serde_json::Value| serde_json::from_value::<Record>(json!({ "said": said })).unwrap().said;
+        assert_eq!(read(json!({"code": "nothing-is-free", "values": {}})), Some(Said::NothingIsFree {}));
+        assert_eq!(read(json!({"code": "of-tomorrow", "values": {"a": [1, {"b": null}]}})), None);
+        assert_eq!(read(json!(null)), None);
+        assert!(serde_json::from_value::<Record>(json!({})).unwrap().said.is_none(), "of yesterday");
+    }
+
+    #[test]
+    fn the_schema_has_every_code_with_its_text() {
+        let schema = serde_json::to_value(schemars::schema_for!(Said)).unwrap();
+        let kinds = schema["oneOf"].as_array().expect("one schema a sentence");
+        let seen: Vec<_> =
+            kinds.iter().map(|kind| (kind["properties"]["code"]["const"].clone(), kind["description"].clone())).collect();
+        assert_eq!(
+            seen,
+            [
+                (json!("slots-are-free"), json!("{count} slots are free: {slots}")),
+                (json!("nothing-is-free"), json!("nothing is free"))
+            ]
+        );
+    }
+}
