@@ -4,6 +4,7 @@ import { arrays, events, jobs, server_zone } from "./live.ts";
 import { JobLine } from "./first.tsx";
 import { zone } from "./format.ts";
 import { Refused, Sign, Told, When, useLoaded } from "./parts.tsx";
+import { Said } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Event } from "./types.ts";
 import { t } from "./words.ts";
@@ -101,6 +102,8 @@ const Line = ({ event }: { event: Event }) => (
   <li class={SERIOUS.has(event.kind) ? "serious" : ""}>
     <When ms={event.time_ms} />
     <span class="event-array">{event.array}</span>
-    <span lang="en">{event.kind === "ordered" ? order(event.text) : event.text}</span>
+    <span>
+      <Said text={event.kind === "ordered" ? order(event.text) : event.text} said={event.said} />
+    </span>
   </li>
 );

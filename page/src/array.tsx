@@ -8,8 +8,9 @@ import { type Sample, array_of, arrays, drives, here, history, member_key, peak 
 import { Held, found, is_held } from "./first.tsx";
 import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded, useDone } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
+import { Said } from "./said.tsx";
 import * as server from "./server.ts";
-import type { ArrayEntry, ArrayView, MemberLimit, MemberRate, MemberView, SweepPrice } from "./types.ts";
+import type { ArrayEntry, ArrayView, Job, MemberLimit, MemberRate, MemberView, SweepPrice } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
 export function health_pill(entry: ArrayEntry) {
@@ -420,8 +421,8 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                 <td data-label={t("drive_health")}>
                   {report && !works && report.verdict === "good" ? <small class="long">{t("healthy_yet_failed")}</small> : report ? <Pill state={report.verdict === "good" ? "good" : report.verdict === "watch" ? "warning" : "critical"}>{t(`verdict_${report.verdict}`)}</Pill> : <span class="soft">{t("unknown")}</span>}
                   {report?.findings.map((finding) => (
-                    <small key={finding.sentence} lang="en">
-                      {finding.sentence}
+                    <small key={finding.sentence}>
+                      <Said text={finding.sentence} said={finding.said} />
                     </small>
                   ))}
                   {page?.health_read_at_s && now.value - here(page.health_read_at_s * 1000) > OLD_MS && (
@@ -479,13 +480,13 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const [most, set_most] = useState<number | null>(null);
   const [error, set_error] = useState<Fault | null>(null);
   // What was ordered, told beside the button that ordered it.
-  const [said, set_said] = useState<{ bounds: boolean; title: string } | null>(null);
+  const [said, set_said] = useState<{ bounds: boolean; job: Job } | null>(null);
   useDone("speed", array, () => (set_least(null), set_most(null)));
   const act = async (action: Parameters<typeof server.act>[0]) => {
     set_error(null);
     set_said(null);
     try {
-      set_said({ bounds: action.action === "speed", title: (await server.act(action)).title });
+      set_said({ bounds: action.action === "speed", job: await server.act(action) });
     } catch (reason) {
       set_error(reason as Fault);
     }
@@ -511,8 +512,8 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         )}
         {view.paused ? <Act onClick={() => act({ action: "resume", array })}>{t("act_resume")}</Act> : <Act onClick={() => act({ action: "pause", array })}>{t("act_pause")}</Act>}
       </div>
-      <p role="status" lang="en">
-        {said && !said.bounds && said.title}
+      <p role="status">
+        {said && !said.bounds && <Said text={said.job.title} said={said.job.said} />}
       </p>
       <Price entry={entry} is_paused={view.paused} />
       <fieldset class="bounds">
@@ -532,8 +533,8 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         </Act>
       </fieldset>
       <Refused error={error} />
-      <p role="status" lang="en">
-        {said?.bounds && said.title}
+      <p role="status">
+        {said?.bounds && <Said text={said.job.title} said={said.job.said} />}
       </p>
     </section>
   );

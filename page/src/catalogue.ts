@@ -1,5 +1,5 @@
 // All text of the page, in English, German and Russian. `words.ts` says how values and plural forms stand in a sentence.
-// Texts of the server (plans, events, reasons of drives) are English, and marked so.
+// The server's sentences are in `sentences.ts`.
 type Sentence = readonly [en: string, de: string, ru: string];
 
 const of = <K extends string>(sentences: Record<K, Sentence>) => sentences;

@@ -6,6 +6,7 @@ import { Light } from "./light.tsx";
 import { Act, NoDrives, Pill, place_of } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import { IntoPool, Pool } from "./pool.tsx";
+import { Said } from "./said.tsx";
 import type { Drive } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
@@ -91,8 +92,8 @@ function DriveCard({ drive }: { drive: Drive }) {
       {is_failed && health?.verdict === "good" && <p class="soft">{t("healthy_all_the_same")}</p>}
       {!health && <p class="soft">{drive.health_error ? <span lang="en">{drive.health_error}</span> : t("health_unknown")}</p>}
       {health?.findings.map((finding) => (
-        <p key={finding.sentence} lang="en">
-          {finding.sentence}
+        <p key={finding.sentence}>
+          <Said text={finding.sentence} said={finding.said} />
         </p>
       ))}
       <Facts facts={facts.slice(0, 4)} />

@@ -4,7 +4,8 @@ import { type Case, type LastDrive, cases, drives_of, family, free_drive, free_o
 import { bytes, duration, listed, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
-import { CancelJob, action_word, job_text, open_plan } from "./plan.tsx";
+import { CancelJob, action_word, JobText, open_plan } from "./plan.tsx";
+import { Said, worded } from "./said.tsx";
 import type { ArrayEntry, ArrayView, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
@@ -260,10 +261,18 @@ const Marked = ({ one }: { one: Case }) => (
 /** Kinds of which the reason changes nothing of what is to be done: the steps of others name it. */
 const FOLDS_REASON = new Set(["degraded", "rebuilding", "paused"]);
 
+/** What the drive reports of itself, in the reader's language; null: the server's words are to be shown. */
+function health_reason({ kind, drives: [member] }: Case): string | null {
+  const is_of_health = kind === "DriveReplace" || kind === "DriveWatch";
+  const findings = is_of_health ? drives.value?.find((drive) => drive.path === member?.path)?.health?.findings : undefined;
+  const words = findings?.map(({ said }) => worded(said)) ?? [];
+  return words.length > 0 && words.every((word) => word !== null) ? words.join(" ") : null;
+}
+
 const Why = ({ one }: { one: Case }) =>
   one.reason && (
     <p class="reason">
-      <span class="soft">{t("reason")}</span> <span lang="en">{one.reason}</span>
+      <span class="soft">{t("reason")}</span> {health_reason(one) ?? <span lang="en">{one.reason}</span>}
     </p>
   );
 
@@ -441,10 +450,10 @@ export function JobLine({ job }: { job: Job }) {
   return (
     <div class="job">
       <p>
-        {job.state === "failed" && <Pill state="critical">{t("job_has_failed")}</Pill>} {job.state === "cancelled" && <Pill state="notice">{t("job_was_cancelled")}</Pill>} <span lang="en">{job.title}</span>
+        {job.state === "failed" && <Pill state="critical">{t("job_has_failed")}</Pill>} {job.state === "cancelled" && <Pill state="notice">{t("job_was_cancelled")}</Pill>} <Said text={job.title} said={job.said} />
       </p>
       <p class="soft">
-        {t("job_by", { name: job.by, time: time(here(job.started_ms)) })} {job_text(job) && <span lang="en">{job_text(job)}</span>}
+        {t("job_by", { name: job.by, time: time(here(job.started_ms)) })} <JobText job={job} />
       </p>
       {job.task && job.state === "running" && <Progress task={job.task} />}
       <CancelJob job={job} />

@@ -5,6 +5,7 @@ import { type Home, drives_of, free_drive, home_of, is_large_enough, label, leas
 import { bytes, count, duration, now, percent, rate, time } from "./format.ts";
 import { array_of, drives, drives_fault, drops, here, inside, job_of, logins, look_at_drives, state } from "./live.ts";
 import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, may, useAwaited, useFocus, where_is } from "./parts.tsx";
+import { Said, worded } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer, PlanTime } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -342,7 +343,9 @@ export function PlanText({ plan, takes }: { plan: Plan; takes?: PlanTime | null 
       <details open={plan.loses.length > 0}>
         <summary>{t("what_is_written")}</summary>
         <div class="plan">
-          <p lang="en">{plan.title}</p>
+          <p>
+            <Said text={plan.title} said={plan.said.title} />
+          </p>
           <Writes plan={plan} />
           <p class="soft">{t(BASIS[takes.basis], { size: bytes(takes.bytes), rate: rate(takes.bytes_per_s) })}</p>
         </div>
@@ -354,8 +357,8 @@ export function PlanText({ plan, takes }: { plan: Plan; takes?: PlanTime | null 
 function PlanDetails({ plan }: { plan: Plan }) {
   return (
     <div class="plan">
-      <p class="lead" lang="en">
-        {plan.title}
+      <p class="lead">
+        <Said text={plan.title} said={plan.said.title} />
       </p>
       {plan.loses.length > 0 && <Loses plan={plan} />}
       <Writes plan={plan} />
@@ -369,9 +372,11 @@ const Loses = ({ plan }: { plan: Plan }) => (
     <p>
       <Sign name="critical" /> <strong>{t("what_is_lost")}</strong>
     </p>
-    <ul lang="en">
-      {plan.loses.map((sentence) => (
-        <li key={sentence}>{sentence}</li>
+    <ul>
+      {plan.loses.map((sentence, index) => (
+        <li key={sentence}>
+          <Said text={sentence} said={plan.said.loses[index]} />
+        </li>
       ))}
     </ul>
   </div>
@@ -390,7 +395,7 @@ function Writes({ plan }: { plan: Plan }) {
             <th scope="col">{t("lost_there")}</th>
           </tr>
         </thead>
-        <tbody lang="en">
+        <tbody>
           {plan.writes.map((write) => (
             <tr key={write.drive + write.what}>
               <th scope="row">
@@ -398,10 +403,10 @@ function Writes({ plan }: { plan: Plan }) {
                 {write.identity && <small>{write.identity}</small>}
               </th>
               <td data-label={t("what")}>
-                {write.what}
+                <Said text={write.what} said={write.said.what} />
                 {write.extents.length > 0 && <small>{write.extents.map((extent) => t("extent", { length: bytes(extent.length_bytes), start: bytes(extent.start_bytes) })).join("; ")}</small>}
               </td>
-              <td class={write.loses ? "bad" : "soft"} data-label={t("lost_there")}>{write.loses ?? t("nothing")}</td>
+              <td class={write.loses ? "bad" : "soft"} data-label={t("lost_there")}>{write.loses ? <Said text={write.loses} said={write.said.loses} /> : t("nothing")}</td>
             </tr>
           ))}
         </tbody>
@@ -412,10 +417,10 @@ function Writes({ plan }: { plan: Plan }) {
 
 const Warnings = ({ plan }: { plan: Plan }) =>
   plan.warnings.length === 0 ? null : (
-    <ul class="warnings" lang="en">
-      {plan.warnings.map((sentence) => (
+    <ul class="warnings">
+      {plan.warnings.map((sentence, index) => (
         <li key={sentence}>
-          <Sign name="warning" /> {sentence}
+          <Sign name="warning" /> <Said text={sentence} said={plan.said.warnings[index]} />
         </li>
       ))}
     </ul>
@@ -455,7 +460,11 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
           </p>
         )}
       </div>
-      {job_text(live) !== "" && !(live.state === "running" && live.task) && <p lang="en">{job_text(live)}</p>}
+      {job_text(live) !== "" && !(live.state === "running" && live.task) && (
+        <p>
+          <JobText job={live} />
+        </p>
+      )}
       {live.state === "failed" && (state.value?.summary.matters.length ?? 0) > 0 && <p>{t("job_failed_next")}</p>}
       {live.state === "done" && removed !== null && <p class="notable">{t("now_take_out", { drive: label({ path: removed }), where: where_is(removed, drive) })}</p>}
       {live.state === "running" && live.task && <Progress task={live.task} />}
@@ -474,6 +483,19 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
 const SAYS_NOTHING = /^(it has begun|rebuild finished in \d+ ms, 0 sectors with mismatches)$/;
 export const job_text = ({ text }: Job) => (SAYS_NOTHING.test(text) ? "" : text);
 
+/** Actions of which the end says nothing more than what was ordered. */
+const SAY_NO_MORE = new Set<Action["action"]>(["add", "replace", "fail", "remove", "pause", "resume", "cancel_scrub", "stop", "rename", "release", "speed"]);
+
+/** How a job goes, in the reader's language as far as the page knows it. */
+export function JobText({ job }: { job: Job }) {
+  const text = job_text(job);
+  if (text === "") return null;
+  const ends = job.state === "failed" ? null : (job.ends?.map(worded) ?? null);
+  if (ends !== null && ends.every((end) => end !== null)) return <>{ends.join("; ")}</>;
+  if (job.state !== "failed" && worded(job.said) !== null && SAY_NO_MORE.has(job.action.action)) return null;
+  return <span lang="en">{text}</span>;
+}
+
 const ENDS_EARLY = new Set<Action["action"]>(["scrub", "trim"]);
 
 /** Ends a job early, where its work can end so. */
@@ -485,7 +507,7 @@ export function CancelJob({ job }: { job: Job }) {
       <div class="buttons">
         <Act onClick={() => void server.cancel(job.id).catch(set_error)}>
           {t(job.action.action === "trim" ? "act_cancel_trim" : "act_cancel_the_scrub")}
-          <span class="hidden"> {job.title}</span>
+          <span class="hidden"> {worded(job.said) ?? job.title}</span>
         </Act>
       </div>
       <Refused error={error} />

@@ -17,6 +17,8 @@ export type ForeignArray = Schemas["ForeignArray"];
 export type Drive = Schemas["DrivePage"];
 export type DriveHealth = Schemas["DriveHealth"];
 export type Event = Schemas["EventView"];
+/** A sentence of the server: its code, and the values in it. */
+export type Spoken = Schemas["PlanSentence"] | Schemas["HealthSentence"] | Schemas["EventSentence"];
 export type EventPage = Schemas["EventPage"];
 export type Job = Schemas["Job"];
 export type Login = { token: string } | { user: string; password: string };

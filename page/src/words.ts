@@ -42,7 +42,11 @@ export function remember(name: string, value: string | null) {
  * the number asks for: one, other; in Russian one, few, many; `#` in a form is the number.
  */
 export function t(key: Key, values: Values = {}): string {
-  const sentence = catalogue[key][ORDER.indexOf(language.value)] as string;
+  return fill(catalogue[key][ORDER.indexOf(language.value)] as string, values);
+}
+
+/** A sentence with its values. */
+export function fill(sentence: string, values: Values): string {
   return sentence.replace(/\{(\w+)(?:\|([^}]*))?\}/g, (whole, name: string, forms: string | undefined) => {
     const value = values[name];
     if (value === undefined) return whole;

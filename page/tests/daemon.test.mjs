@@ -121,6 +121,89 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
   });
 });
 
+/**
+ * The fixed words of every sentence that the server knows, from the API's description: what stands between its values, if it is more than a word.
+ * A sentence that the page does not word would show one of them.
+ */
+function english() {
+  const { schemas } = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")).components;
+  const sentences = ["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence"].flatMap((name) => schemas[name].oneOf.map(({ description }) => description));
+  assert.ok(sentences.length > 100, `${sentences.length} sentences`);
+  const fixed = sentences.flatMap((sentence) => sentence.split(/\{\w+\}/)).map((part) => part.replace(/^[^A-Za-z]+|[^A-Za-z]+$/g, ""));
+  return [...new Set(fixed)].filter((part) => part.length > 6 && /[a-z] [a-z]/.test(part));
+}
+
+/** What of it is to be read in a part of the page, folded or not. A drive's or an operating system's own words may be in it. */
+const english_in = async (part) => {
+  const text = (await part.evaluateAll((all) => all.map((one) => one.textContent))).join("\n");
+  assert.ok(text.length > 20, text);
+  return english().filter((words) => text.includes(words));
+};
+
+test("the bad day in German: no sentence of the server is English, in the plans, on the first screen and among the events", async () => {
+  let drives;
+  const prepare = (machine) => {
+    drives = [0, 1, 2].map((index) => machine.image(`drive-${index}.img`));
+    machine.image("new.img");
+    machine.array("tank", "5", drives);
+  };
+  const machine = new Machine();
+  let tab = null;
+  try {
+    await prepare(machine);
+    await machine.start();
+    tab = await open(chromium, await machine.url(), { locale: "de-DE" });
+    const { page } = tab;
+    const window = page.getByRole("dialog");
+    const found = {};
+    const look = async (name, part) => {
+      const english = await english_in(part);
+      if (english.length > 0) found[name] = english;
+    };
+    await headline(page, "Alles ist in Ordnung.");
+    machine.stria("speed", "tank", "--max", "2M");
+    machine.lose(drives[1]);
+    await headline(page, "Verbund tank hat ein Laufwerk verloren. Alle Daten sind da, aber ein weiterer Ausfall kostet sie.");
+    await look("the first screen", page.locator("main"));
+    await press(page, "new.img hinzufügen: Plan zeigen");
+    await window.locator(".lead").waitFor();
+    await look("the plan of the new drive", window);
+    await press(page, "Ausführen");
+    await window.getByRole("progressbar").waitFor();
+    await look("the rebuild", window);
+    await look("the first screen while it runs", page.locator("main"));
+    machine.stria("speed", "tank", "--max", "1G");
+    await window.getByText(/Fertig um \d/).waitFor();
+    await look("its end", window);
+    await window.getByRole("button", { name: "Schließen" }).last().click();
+    await press(page, "Entfernen: Plan zeigen");
+    await window.locator(".lead").waitFor();
+    await look("the plan of the removal", window);
+    await press(page, "Ausführen");
+    await window.getByText(/Fertig um \d/).waitFor();
+    await look("the end of the removal", window);
+    await window.getByRole("button", { name: "Schließen" }).last().click();
+    await page.getByRole("link", { name: "tank" }).click();
+    for (const [button, name] of [["Prüfen…", "scrub"], ["Anhalten…", "stop"]]) {
+      await press(page, button);
+      await window.locator(".lead").waitFor();
+      await look(`the plan: ${name}`, window);
+      await page.keyboard.press("Escape");
+    }
+    await page.getByRole("link", { name: "Verlauf" }).click();
+    await page.locator(".events li").first().waitFor();
+    await page.locator(".events li", { hasText: /new\.img.* Platz 1|in sync in slot 1/ }).first().waitFor();
+    // An order by the shell is recorded in the words of the command.
+    await look("the events", page.locator(".events li", { hasNotText: " ordered: bounds on the speed" }));
+    await look("the jobs", page.locator(".job"));
+    assert.deepEqual(found, {});
+    assert.deepEqual([await axe(page), await sticking_out(page), tab.faults], [[], [], []]);
+  } finally {
+    await tab?.context.close();
+    await machine.close();
+  }
+});
+
 test("two drives are lost at once: both are shown at first sight, and replaced one after the other", async () => {
   let drives;
   const prepare = (machine) => {

@@ -353,10 +353,13 @@ const takes = ({ action }) => (action === "add" || action === "replace" ? { seco
 function plan(action) {
   const drive = action.drive ?? action.new ?? "/dev/nvme12n1";
   const loses = action.action === "destroy" || action.action === "create" ? ["everything on the drives that are named"] : [];
+  // A code that the page does not know: it shows the server's words.
+  const unknown = { code: "of-tomorrow", values: {} };
+  const title = action.action === "add" ? { code: "add-drive", values: { drive, array: action.array } } : unknown;
   return {
     action, title: `${drive} takes slot 3 of ${action.array ?? action.name} and is filled from the other drives.`,
-    writes: action.action === "start" ? [] : [{ drive, identity: "SAMSUNG MZQL23T8HCLS-00A07, S64HNE0T599999", what: "superblock, bitmap, then the data of slot 3", extents: [{ start_bytes: 4096, length_bytes: 4096 }, { start_bytes: 134217728, length_bytes: SIZE - 134217728 }], loses: loses[0] ?? null }],
-    writes_nothing: action.action === "locate", loses, warnings: ["the rebuild reads every other member"], forecast: null, role: "operate", confirm: loses.length > 0 || (action.action === "stop" && action.force) ? (action.array ?? action.name) : null,
+    writes: action.action === "start" ? [] : [{ drive, identity: "SAMSUNG MZQL23T8HCLS-00A07, S64HNE0T599999", what: "superblock, bitmap, then the data of slot 3", said: { what: { code: "writes-new-member", values: {} }, loses: null }, extents: [{ start_bytes: 4096, length_bytes: 4096 }, { start_bytes: 134217728, length_bytes: SIZE - 134217728 }], loses: loses[0] ?? null }],
+    writes_nothing: action.action === "locate", loses, warnings: ["the rebuild reads every other member"], said: { title, loses: loses.map(() => unknown), warnings: [{ code: "pool-may-fill", values: {} }] }, forecast: null, role: "operate", confirm: loses.length > 0 || (action.action === "stop" && action.force) ? (action.array ?? action.name) : null,
   };
 }
 

@@ -1790,6 +1790,31 @@ test("days after a preposition, several slots and several drives have their form
   });
 });
 
+test("every sentence of the server is worded in German and Russian, with values that it has", async () => {
+  const { build } = await import("esbuild");
+  const made = await build({ entryPoints: [new URL("../src/sentences.ts", import.meta.url).pathname], bundle: true, format: "esm", write: false });
+  const { sentences, parts } = await import(`data:text/javascript;base64,${Buffer.from(made.outputFiles[0].text).toString("base64")}`);
+  const { schemas } = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")).components;
+  const declared = new Map(["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence"].flatMap((name) => schemas[name].oneOf.map(({ properties }) => [properties.code.const, Object.keys(properties.values.properties ?? {})])));
+  assert.deepEqual(Object.keys(sentences).sort(), [...declared.keys()].sort());
+  // What was ordered is in the title of the job; how a job ended, where that says more, in the sentences of its sweeps.
+  const UNSAID = new Set(["job-ordered action", "job-done outcome", "pool-spare-taken result"]);
+  for (const [code, texts] of Object.entries(sentences)) {
+    for (const text of texts) {
+      const said = new Set([...text.matchAll(/\{(\w+)/g)].map((match) => match[1]));
+      assert.deepEqual([...said].filter((value) => !declared.get(code).includes(value)), [], `${code}: ${text}`);
+      assert.deepEqual(declared.get(code).filter((value) => !said.has(value) && !UNSAID.has(`${code} ${value}`)), [], `${code}: ${text}`);
+    }
+  }
+  for (const [name, texts] of [...Object.entries(sentences), ...Object.entries(parts)]) {
+    assert.equal(texts.length, 2, name);
+    const [de, ru] = texts;
+    assert.ok(de !== "" && ru !== "" && (/^\{\w+\}$/.test(ru) || /[а-я]|SSD/.test(ru)), name);
+    for (const forms of de.matchAll(/\{\w+\|([^}]*)\}/g)) assert.equal(forms[1].split("|").length, 2, name);
+    for (const forms of ru.matchAll(/\{\w+\|([^}]*)\}/g)) assert.equal(forms[1].split("|").length, 3, name);
+  }
+});
+
 test("every sentence of the catalogue has the same values in all languages", async () => {
   const { build } = await import("esbuild");
   const made = await build({ entryPoints: [new URL("../src/catalogue.ts", import.meta.url).pathname], bundle: true, format: "esm", write: false });
