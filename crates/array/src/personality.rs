@@ -15,17 +15,29 @@
 //! | `format/md/shape.rs` | its number for md, and the way back (`level_of`) | the first |
 //! | `format/md/examine.rs` | its name, layouts and size, as mdadm prints them | no |
 //! | `host/create.rs` | the list of names with 50 and 60, and whether a RAID 0 may lie over it | no |
-//! | `manage` | help in `cli`, lists in `api` and `rest/types`, words in `status` and `plain_status`, offers in `wizard` and `forecast`; the page's `catalogue.ts` | no |
-//! | `tools` | `plan` (levels, advice, reliability), `lab` and `bench` (theory), `sim` (`setup.rs`, `reference.rs`) | in part |
-//! | `docs` | COMMANDS, ON_DISK, GLOSSARY, PLAN, SIM; the README; `packaging`'s deb and man | no |
+//! | `manage` | lists in `cli`, `api`, `rest/types`, `rest/forecast`; words in `status`, `plain_status`, `view`; `wizard`, `rest/takes` | no |
+//! | `page/src` | what `create.tsx` offers, what `change.tsx` lets be set, the words in `catalogue.ts` | no |
+//! | `tools/plan` | its own `level.rs`, `platform.rs`, advice, reliability | in part |
+//! | `tools/lab` | lists in `md.rs`, `experiment/check.rs`, `target.rs`, `modelled.rs`; `verify.rs`, `stage/cost.rs` | no |
+//! | `tools/bench`, `tools/sim` | `theory.rs`, `scaling.rs`, `report/scaling.rs`; `setup.rs`, `reference.rs`, `world/faults.rs` | in part |
+//! | `docs` | COMMANDS, ON_DISK, GLOSSARY, PLAN, LAB, SIM; the README; `packaging`'s deb and man | no |
 //!
-//! The code itself computes P, Q and R, and plans, log records and replay take any count up to
+//! `crates/parity` computes P, Q and R, and plans, log records and replay take any count up to
 //! [`PARITY_COUNT_MAX`](stria_parity::PARITY_COUNT_MAX). md has no level of three parities: superblocks would hold a number of Stria's
 //! own, and Linux would refuse the array.
 //!
-//! A new family, such as a declustered layout, also needs a name in [`Family`](crate::Family), an implementation of these duties, and a
-//! line in [`of_level`](crate::of_level). Whatever else depends on family or level is a `match` that names them all, so the compiler asks
-//! for the new one: losses in `member.rs`, limits, lanes' partitions, hedged reads, sweeps. `tests/modules.rs` keeps it so.
+//! A fourth parity S owes more, in `crates/parity`: that constant, `DATA_COUNT_MAX`, coefficients in `code.rs`, a matrix of four in
+//! `recover.rs`, every file of `kernel/`, and `reference.rs`. The coefficients cannot be 8^i: P, Q and S together would not recover three
+//! strips with 2^i + 2^j + 2^k = 0. A log record has a number for S, but `format/md/raw.rs` and the simulator's `trace.rs` have no name.
+//!
+//! A new family also needs a name in [`Family`](crate::Family), an implementation of these duties, and a line in
+//! [`of_level`](crate::of_level). Whatever else in this crate depends on family or level is a `match` that names them all, so the
+//! compiler asks for the new one: losses in `member.rs`, limits, lanes' partitions, footprints, hedged reads, sweeps. `tests/modules.rs`
+//! keeps it so. Other crates ask for `is_redundant` and `parity_count`, and a few compare with RAID 0 or 1: search them for `Level::`.
+//!
+//! A declustered layout is such a family, as [`parity`](crate::parity) takes stripe *s* to be strip *s* of every member: rows, locks, bits
+//! and watermarks are the same numbers for all of them (`rows_of_strip`, `sync_of_rows`). It needs a sync space of its own in `address.rs`
+//! and `partition.rs`, and space for spares within the members, which [`members`](crate::member) do not know: a slot is filled by a member.
 //!
 //! | duty | what a level does |
 //! | --- | --- |
