@@ -84,7 +84,8 @@ struct RunningUpdate {
     next: UpdateStep,
     /// Writes that have not ended.
     writes: usize,
-    /// Writes to members that are not in sync, where none that is took the update before: they follow once one has taken this one (R27).
+    /// If no member in sync took the update before: the writes to members that are not in sync. They follow once a member in sync has
+    /// taken this update (R27).
     followers: Vec<MetadataWrite>,
     failures: IoFailures,
     /// Its end as the steps so far decide it.
@@ -317,7 +318,7 @@ impl<R: Recorder> Driver<R> {
                 performed = true;
                 self.perform(action, ended);
             }
-            // Members were polled before: one that was sent nothing since has no more to say.
+            // Members were polled before: a member that was sent nothing since has no more completions.
             let may_go_on = progress && (performed || self.engine.is_sweeping());
             if !may_go_on && !self.actions {
                 return;
@@ -446,7 +447,7 @@ impl<R: Recorder> Driver<R> {
             }
         };
         if !writes.is_empty() {
-            // R27: two events ahead of all members in sync, one that is not would make them count as away.
+            // R27: a member that is not in sync must not get two events ahead of all that are: those would count as away.
             if self.is_refused {
                 let (leading, followers): (Vec<_>, Vec<_>) =
                     writes.into_iter().partition(|write| self.engine.is_in_sync(write.member));

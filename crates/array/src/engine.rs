@@ -8,7 +8,7 @@
 //! - commands: [`Engine::command`], answered by an action, and settings that take effect at once ([`Engine::pause`] and others);
 //! - what to do: after any of these, call [`Engine::run`], and then [`Engine::next_action`] until it gives nothing.
 //!
-//! [`Engine::on_lane`] starts these tasks. But for the two that end with the start, they run as long as the engine:
+//! [`Engine::on_lane`] starts these tasks. Two end with the start; all others run as long as the engine:
 //!
 //! | task | in | waits for | woken by |
 //! | --- | --- | --- | --- |
@@ -235,7 +235,7 @@ impl Engine {
         }
     }
 
-    /// Makes a request what the write policy says. True if it is a flush that its client does not wait for.
+    /// Applies the write policy to a request. True if it is a flush that its client does not wait for.
     #[inline(never)]
     fn is_answered_at_once(&self, request: &mut Request) -> bool {
         let through = self.core.run.write_policy() == WritePolicy::Through;
@@ -256,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Flushes members some time later, once for all that asked meanwhile.
+    /// Flushes members a second later. One such flush serves all requests that wanted one meanwhile.
     fn flush_behind(&self) {
         if self.core.run.want_flush_behind() {
             let core = Rc::clone(&self.core);
@@ -307,8 +307,8 @@ impl Engine {
         of_level!(self.core, P => P::clear(&self.core, request, zeroing));
     }
 
-    /// Asks the member that holds the first run. A run without a readable member counts as data, as one does that may be inconsistent: a
-    /// hole is read without a look at the members (R36).
+    /// Asks the member that holds the first run. A run counts as data, not as a hole, if its member is not readable, or if it may be
+    /// inconsistent: a client takes a hole for zeros without a read (R36).
     fn extents(&mut self, mut request: Request) {
         let core = &self.core;
         let start = ArraySector::new(request.start_sector);
@@ -458,7 +458,7 @@ impl Engine {
         self.core.outbox.take_events()
     }
 
-    /// A lane counts the bad blocks that it owns: it does not hear of those that others fill.
+    /// A lane counts only the bad blocks in its own partition: it is not told which ones other lanes fill.
     fn member_status(&self, member: &Member) -> MemberStatus {
         let is_needed = member.state == MemberState::InSync && !self.core.members.borrow().may_lose(member.config.id);
         let mut status = member.status(self.core.now(), is_needed);
@@ -669,6 +669,6 @@ async fn stop(core: &Core, sweeper: &Sweeper) -> Result<(), IoError> {
         }
     }
     sweeper.set_stopped();
-    // What an earlier flush has kept for the next one is told now at the latest.
+    // An error that was kept for the next flush is reported now at the latest.
     result.and(core.run.take_flush_error()).and(core.no_space.report_lost(core.no_space.reported_count()))
 }

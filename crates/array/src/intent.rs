@@ -37,7 +37,8 @@ pub(crate) struct Intent {
     wanted: Vec<u64>,
     /// The number of updates that could not be written.
     refusals: u64,
-    /// Of chunks whose bit is wanted again: the last such update that was to set it.
+    /// Chunks whose bit an update that could not be written was to set, each with the number of the last such update, until the bit is
+    /// durable.
     refused: BTreeMap<u64, u64>,
     /// Chunks whose bit is set, for the task that clears them: a superset, in no order.
     listed: Vec<u64>,
@@ -119,7 +120,7 @@ impl Intent {
         }
     }
 
-    /// True if a bit of `range` was among those of an update that could not be written, other than the first `before` of these.
+    /// True if a bit of `range` was to be set by an update that could not be written. The first `before` such updates do not count.
     pub fn was_refused(&self, range: &Range<SyncSector>, before: u64) -> bool {
         self.span(range).any(|chunk| self.refused.get(&(chunk as u64)).is_some_and(|&number| number > before))
     }

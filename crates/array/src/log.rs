@@ -412,7 +412,8 @@ impl Log {
         }
     }
 
-    /// True if a flush must begin, since so many writes wait for nothing else, or so many stripes for being durable. It counts as begun.
+    /// True if a flush must begin, since too many writes wait for nothing but a flush, or too many stripes are not durable. It counts as
+    /// begun.
     pub fn begins_flush_when_full(&self) -> bool {
         let is_full = self.ended.borrow().len() >= RETIRE_COUNT || self.unflushed.borrow().len() >= UNFLUSHED_COUNT;
         is_full && !self.flushing.replace(true)

@@ -236,7 +236,7 @@ impl MetadataUpdates {
         !self.writes_bad_blocks() && self.bad.outdated.borrow().is_empty()
     }
 
-    /// True if no list could not be written since it changed.
+    /// True if no list is outdated: each was written since it last changed.
     pub fn all_lists_are_current(&self) -> bool {
         self.bad.outdated.borrow().is_empty()
     }

@@ -372,7 +372,7 @@ async fn write_if_other(core: &Core, member: MemberId, rows: &Range<MemberSector
     for (run, is_other) in runs {
         match is_other {
             true => other.push(run),
-            // As if it had been written: it may be bad blocks since what the member holds counted for nothing (R47).
+            // The member holds these bytes, so the rows are good as after a write. They may be bad blocks since nothing it held counted (R47).
             false => core.mark_good(member, &run),
         }
     }

@@ -139,7 +139,7 @@ fn give_up(core: &Core, error: &IoError) {
 struct Piece<'a> {
     stripe: u64,
     rows: Range<StripSector>,
-    /// The record of each of `parities`, of the newest write that all of them have one of. Empty: there is none.
+    /// The records that count: one for each of `parities`, all of one write, the newest that each has a record of. Empty: there is none.
     newest: Newest<'a>,
     /// The parities whose members were in sync at the start, and have a log or at least this record.
     parities: Strips,

@@ -439,8 +439,9 @@ fn ended(core: &Core, sweeper: &Sweeper) {
     core.metadata.intent_waiters.wake_all(&core.ready);
 }
 
-/// Fills bad blocks of members before they are in sync. R48: those in rows that the sweep began behind. R50: all that a replacement lacks,
-/// once more. The member that it replaces may alone hold that, could not read it then, and is about to be let go.
+/// Fills bad blocks of members before they are in sync: those in rows before the sweep's start (R48), and once more all that a
+/// replacement lacks (R50). The member that it replaces could not read that before, may be the only one that holds it, and is about to
+/// be let go.
 async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
     for target in &sweep.targets {
         let work = Work { kind: sweep.kind, targets: std::slice::from_ref(target) };
@@ -668,7 +669,7 @@ fn is_due(core: &Core, sweep: &Sweep, window: &Range<SweepSector>) -> bool {
     if !sweep.by_bitmap {
         return true;
     }
-    // R48: what it brings along as bad blocks no bit needs to mark.
+    // R48: no bit needs to mark the bad blocks that a member brings along.
     if sweep.kind == SweepKind::Rebuild && have_bad(core, &sweep.targets, &rows_of_sweep(window)) {
         return true;
     }

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// `stria_host` gives a drive to be opened: the drive is then in use, which the daemon takes for a reason to try again, and not silent.
 pub const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(12);
 
-/// A user that is not found may be a killed process that is about to end.
+/// 4 s: the time that an unknown user of a drive has to let go of it. It may be a killed process that is about to end.
 const PATIENCE_WITH_THE_UNKNOWN: Duration = Duration::from_secs(4);
 
 /// The time limit for comparing the files behind loop devices with one that is open.
@@ -100,9 +100,9 @@ fn holding_pid(metadata: &Metadata, is_refused: bool) -> Option<u32> {
     pid_among(&std::fs::read_to_string("/proc/locks").ok()?, metadata, is_refused)
 }
 
-/// The same, from the text of /proc/locks. On btrfs and overlays it names another device than the file's metadata do: there each process
-/// is looked at that has a lock on a file of the same inode. One that is about to end no longer shows its files: it counts if the lock was
-/// refused, as files of other file systems often have the same inode.
+/// The same, from the text of /proc/locks. On btrfs and overlays that text names another device than the file's metadata do. There every
+/// process that has a lock on a file of the same inode number is asked for its open files. A process that is about to end shows none: it
+/// counts only if the lock was refused, as files of other file systems often have the same inode number.
 fn pid_among(locks: &str, metadata: &Metadata, is_refused: bool) -> Option<u32> {
     let (device, inode) = (metadata.dev(), metadata.ino().to_string());
     let name = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));

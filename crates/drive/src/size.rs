@@ -69,8 +69,9 @@ pub(crate) struct Size {
     releases_ended: AtomicU64,
     /// Why the drive is lost.
     lost: OnceLock<Box<str>>,
-    /// True once the file is seen to have no name any more, and once that was reported.
+    /// True once the file is seen to have no name any more.
     deleted: AtomicBool,
+    /// True once that was reported.
     is_deletion_told: AtomicBool,
     /// True if the drive is lost because it was cut short, not because it was pulled. Outlives the drive.
     cut_short: Arc<AtomicBool>,

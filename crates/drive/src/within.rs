@@ -1,6 +1,6 @@
 //! Calls that may wait for a drive or a file system that hangs, each on a thread of its own, for a bounded time.
 //!
-//! A call that hangs keeps its thread. What is asked again and again names its path, so that threads do not pile up there.
+//! A call that hangs keeps its thread. A call that is made again and again names its path, so that threads do not pile up there.
 
 use std::collections::BTreeMap;
 use std::fs::Metadata;

@@ -361,7 +361,7 @@ impl Core {
         }
         let slot = self.members.borrow().get(id).slot;
         self.drop_member(id, Some(reason));
-        // R42: the update that is to say so may wait, for requests of other lanes to this very member too.
+        // R42: other lanes learn of it at once. The superblock update may wait for their requests, also for those to this very member.
         if self.partition.lane_count > 1 {
             self.outbox.push(Action::Dropped(id));
         }

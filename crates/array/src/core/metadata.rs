@@ -65,7 +65,7 @@ impl Core {
     ///
     /// # Errors
     /// Superblocks cannot be written (R6). Or lanes have together dropped more members than redundancy replaces: a flush of the
-    /// members that are left proves nothing of the data that only dropped ones took (R7).
+    /// remaining members does not make durable what only the dropped ones took (R7).
     pub fn drops_are_recorded(&self, what: &str) -> Result<(), IoError> {
         if self.members.borrow().have_failed() {
             return Err(lost(what, "more members have failed than redundancy replaces: `stria status` names them"));

@@ -154,7 +154,8 @@ impl Engine {
             self.assign_spare(spare, slot);
             return Ok(());
         } else {
-            // On the coordinator this member is alone in its slot. This lane has not heard yet that another one there was dropped or replaced.
+            // On the coordinator this member is alone in its slot. This lane has not been told yet that another one there was dropped or
+            // replaced.
             let Slot { member: holder, replacement } = core.members.borrow().slots()[slot];
             let others = [holder, replacement].into_iter().flatten().filter(|&other| other != member);
             others.for_each(|other| core.drop_as_others_did(other));

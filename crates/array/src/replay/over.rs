@@ -66,7 +66,7 @@ impl<'a> Over<'a> {
         self.records.range((number, parity, 0)..=(number, parity, usize::MAX)).next().map(|(_, record)| *record)
     }
 
-    /// As [`Over::newest`], of parities of which some have lost records: those of the newest write of which one has one.
+    /// As [`Over::newest`], where logs of these parities are lost: the records of the newest write of which at least one parity has one.
     pub fn newest_of_any(&self, parities: &Strips) -> Newest<'a> {
         let newest = parities.iter().filter_map(|&parity| self.complete[1 << parity].last().copied()).max();
         let of = |number: u64| parities.iter().filter_map(|&parity| self.first(number, parity)).collect();

@@ -405,7 +405,8 @@ impl MdRecorder {
         let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
         let roles_max = self.keepers.values().map(|keeper| keeper.superblock.roles_max()).min().unwrap_or(ROLES_MAX);
         let mut numbers = self.common.header.raid_disks..roles_max as u32;
-        // A new number is no stale member's. But more roles than fit in a sector would let a power cut tear the superblocks of all members at once.
+        // A number above all that are taken is that of no stale member. But roles beyond the first sector let a power cut tear the superblocks
+        // of all members at once, so a free number below is taken then.
         let mut beyond = numbers.start..numbers.end.min(ROLES_IN_SECTOR);
         beyond.find(|number| taken.last() < Some(number)).or_else(|| numbers.find(|number| !taken.contains(number)))
     }
@@ -886,7 +887,7 @@ pub(crate) fn returnable(
             (false, false) => same += 1,
         }
     }
-    // Where it ran with other drives in their place, as on another machine, most are others.
+    // If the array was run with other drives in these slots, as on another machine, most of the members are others.
     if others > 0 && same <= others {
         return Err("it was run with other drives in place of the members that the array has now".into());
     }
