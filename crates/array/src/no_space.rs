@@ -1,7 +1,8 @@
 //! Members without space: a full file system under image files, a thin volume that cannot grow (R40, R46 to R49).
 //!
-//! A write that a member has no space for fails with [`ErrorKind::NoSpace`], and the member keeps its slot. Nothing is wrong
-//! with what it holds, and other members often lie on the same file system: dropping one after the other would end the array.
+//! A write that a member has no space for fails with [`ErrorKind::NoSpace`](stria_block::ErrorKind::NoSpace), and the member keeps its
+//! slot. Nothing is wrong with what it holds, and other members often lie on the same file system: dropping one after the other would
+//! end the array.
 //! Before another write to the rows, they are made consistent again:
 //!
 //! - On parity levels parity follows the data, whichever of the new data arrived. Parity that cannot be written either becomes

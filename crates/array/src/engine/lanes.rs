@@ -117,7 +117,7 @@ impl Engine {
         core.ready.spawn(hedge::answer_around(Rc::clone(&core), part, member));
     }
 
-    /// An owner has answered [`Action::AskOwner`].
+    /// An owner has answered [`Action::AskOwner`](crate::Action::AskOwner).
     pub(crate) fn owner_answered(&mut self, key: usize, completion: Completion) {
         self.core.peers.owner_reads.answer(&self.core.ready, key, completion);
     }
