@@ -13,13 +13,7 @@ use stria_format::md::{Role, Superblock};
 use stria_tree::Lanes;
 
 /// What a command may answer although the drive has all that is asked for.
-const MAY_BE_REFUSED: [&str; 5] = [
-    "again in a moment",
-    "being replaced already",
-    "given to another drive meanwhile",
-    "it was run without members that the array has now",
-    "it was run with other drives in place of the members",
-];
+const MAY_BE_REFUSED: [&str; 3] = ["again in a moment", "being replaced already", "given to another drive meanwhile"];
 
 impl World<'_> {
     pub(super) fn holder(&self, which: u64) -> Option<(usize, usize)> {
@@ -254,8 +248,8 @@ impl World<'_> {
     /// A command that refuses a drive which has all that is asked for is wrong.
     fn may_be_refused<T>(&self, what: &str, drive: usize, is_fit: bool, ended: Result<T, Ended>) -> Result<T, Ended> {
         match ended {
-            // The array asks for patience where a drop is not on disk yet, an earlier command may have begun the same, a spare may have
-            // been faster, and another member may have returned first (the limit of R28).
+            // The array asks for patience where a drop is not on disk yet, an earlier command may have begun the same, and a spare may have
+            // been faster.
             Err(Ended::Refused(refusal))
                 if is_fit && self.is_fit(drive) && !MAY_BE_REFUSED.iter().any(|said| refusal.contains(said)) =>
             {
