@@ -18,6 +18,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::marker::PhantomData;
 use std::ops::{Add, AddAssign, Range, Sub};
+use stria_block::ranges::common;
 
 /// A sector of the space `S`, counted from 0.
 #[repr(transparent)]
@@ -282,8 +283,8 @@ pub fn on_drive(sectors: &Range<MemberSector>, data_start: DriveSector) -> Range
 
 /// The part of these sectors of a drive that lies in its data area, as sectors of the member. `None`: no part of them.
 pub fn in_data_area(sectors: &Range<DriveSector>, data: &Range<DriveSector>) -> Option<Range<MemberSector>> {
-    let (start, end) = (sectors.start.max(data.start), sectors.end.min(data.end));
-    (start < end).then(|| Sector::new(start - data.start)..Sector::new(end - data.start))
+    let part = common(sectors, data);
+    (!part.is_empty()).then(|| Sector::new(part.start - data.start)..Sector::new(part.end - data.start))
 }
 
 impl SweepSector {

@@ -18,6 +18,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
+use stria_block::ranges::around;
 use stria_block::{Data, Segments};
 
 /// 64: stripes, by number, in which writes are open at once; more than there are streams.
@@ -199,7 +200,7 @@ impl Coalescer {
             if !part.alone && write.takes(stripe, &range, part.small, strip, together_sectors_max) {
                 write.small |= part.small;
                 write.held = (write.held || held) && range.end < stripe_end;
-                write.range = write.range.start.min(range.start)..write.range.end.max(range.end);
+                write.range = around(&write.range, &range);
                 let place = if range.start < write.parts[0].start_sector { 0 } else { write.parts.len() };
                 write.parts.insert(place, part);
                 if !write.held {

@@ -37,6 +37,7 @@ use std::future::poll_fn;
 use std::ops::Range;
 use std::task::Poll;
 use stria_block::IoError;
+use stria_block::ranges::around;
 
 /// 512: members are flushed when so many writes wait only for a flush to be retired, so that logs do not fill up.
 const RETIRE_COUNT: usize = 512;
@@ -404,7 +405,7 @@ impl Log {
                 |old: &&mut Unflushed| old.written == *strips && old.rows.start <= rows.end && rows.start <= old.rows.end;
             match list.iter_mut().find(touches) {
                 Some(old) => {
-                    old.rows = old.rows.start.min(rows.start)..old.rows.end.max(rows.end);
+                    old.rows = around(&old.rows, rows);
                     old.epoch = epoch;
                 }
                 None => list.push(Unflushed { rows: rows.clone(), written: strips.clone(), epoch }),

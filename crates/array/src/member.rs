@@ -9,6 +9,8 @@ use crate::{
 };
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::slice;
+use stria_block::ranges::{around, common, without};
 use stria_block::{Histogram, Limits, Nanos};
 
 pub(crate) struct Member {
@@ -86,17 +88,13 @@ impl Member {
 
     /// The bad blocks among these rows.
     pub fn bad_rows(&self, rows: &Range<MemberSector>) -> Vec<Range<MemberSector>> {
-        let bad = self.config.bad_blocks.iter().filter(|bad| bad.overlaps(rows));
-        bad.map(|bad| bad.start.max(rows.start)..bad.end.min(rows.end)).collect()
+        self.config.bad_blocks.iter().map(|bad| common(bad, rows)).filter(|bad| !bad.is_empty()).collect()
     }
 
     /// Removes rows from the bad blocks.
     fn mark_good(&mut self, rows: &Range<MemberSector>) {
         let blocks = &mut self.config.bad_blocks;
-        let rest = |bad: Range<MemberSector>| {
-            [bad.start..bad.end.min(rows.start).max(bad.start), bad.start.max(rows.end).min(bad.end)..bad.end]
-        };
-        *blocks = std::mem::take(blocks).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
+        *blocks = without(blocks, slice::from_ref(rows));
         self.lacks_space &= !blocks.is_empty();
     }
 
@@ -130,7 +128,7 @@ pub(crate) fn add_rows(ranges: &mut Vec<Range<MemberSector>>, rows: Range<Member
     ranges.retain(|known| {
         let apart = known.end < joined.start || joined.end < known.start;
         if !apart {
-            joined = known.start.min(joined.start)..known.end.max(joined.end);
+            joined = around(known, &joined);
         }
         apart
     });

@@ -12,7 +12,7 @@ use crate::window::{Found, Work, check_health};
 use crate::{ArraySector, Copy, MemberId, MemberSector, MemberState, SyncSector};
 use smallvec::SmallVec;
 use std::ops::Range;
-use stria_block::{Buffer, Operation, bytes};
+use stria_block::{Buffer, Operation, bytes, ranges};
 
 /// The range of the sync space around the array sectors whose copies lie in `rows` of a slot.
 pub(crate) fn sync_range(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Option<Range<SyncSector>> {
@@ -24,7 +24,7 @@ fn array_range(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Option<R
     let mut around: Option<Range<ArraySector>> = None;
     for (_, range) in member_runs(core, slot, rows) {
         around = Some(match around {
-            Some(known) => known.start.min(range.start)..known.end.max(range.end),
+            Some(known) => ranges::around(&known, &range),
             None => range,
         });
     }

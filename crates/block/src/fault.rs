@@ -1,9 +1,11 @@
 //! A device that wraps another and makes chosen requests fail.
 
+use crate::ranges::without;
 use crate::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request};
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::slice;
 
 /// How a range of sectors, or the whole device, misbehaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,12 +68,10 @@ impl<D: BlockDevice> FaultDevice<D> {
         if write && !failing {
             // A write heals the sectors it covers, as drives do by remapping.
             let cut = |(bad, kind): (Range<u64>, FaultKind)| {
-                let before = bad.start..bad.end.min(range.start).max(bad.start);
-                let after = bad.start.max(range.end).min(bad.end)..bad.end;
-                let parts = if kind == FaultKind::Read && hits(&bad) { [before, after] } else { [bad.clone(), 0..0] };
-                parts.map(|part| (part, kind))
+                let healed = if kind == FaultKind::Read { slice::from_ref(&range) } else { &[] };
+                without(&[bad], healed).into_iter().map(move |rest| (rest, kind))
             };
-            plan.bad = std::mem::take(&mut plan.bad).into_iter().flat_map(cut).filter(|(bad, _)| !bad.is_empty()).collect();
+            plan.bad = std::mem::take(&mut plan.bad).into_iter().flat_map(cut).collect();
         }
         failing.then(|| {
             IoError::new(

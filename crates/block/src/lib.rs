@@ -16,6 +16,7 @@ mod lane_client;
 mod limits;
 mod mailbox;
 mod ram;
+pub mod ranges;
 mod request;
 mod sectors;
 mod shown;

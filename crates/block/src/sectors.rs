@@ -8,6 +8,7 @@
 //! A crash during such a write is a crash during a write of the whole block. The device leaves old or new data in each sector,
 //! and in the sectors beside the client's the two are equal.
 
+use crate::ranges::common;
 use crate::{
     BlockDevice, Buffer, Claim, Completion, Extent, IoError, Limits, Nanos, Operation, Pool, Request, SECTOR_BYTES, Tag, bytes,
 };
@@ -202,8 +203,8 @@ impl<D: BlockDevice> SectorDevice<D> {
             let zeroed = start..job.request.end_sector();
             for ((edge, at), part) in edges.into_iter().zip([HEAD, TAIL]) {
                 let Some(mut edge) = edge else { continue };
-                let covered = zeroed.start.max(at) - at..zeroed.end.min(at + block) - at;
-                edge[bytes(covered.start)..bytes(covered.end)].fill(0);
+                let covered = common(&zeroed, &(at..at + block));
+                edge[bytes(covered.start - at)..bytes(covered.end - at)].fill(0);
                 let operation = Operation::Write { from: smallvec![edge.freeze()], fua };
                 self.send_part(index, part, at..at + block, operation);
             }

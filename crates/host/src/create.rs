@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use stria_array::address::Sectors;
 use stria_array::{GeometryError, Layout, Level};
+use stria_block::ranges::merged;
 use stria_block::{Limits, bytes};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::CreateError;
@@ -141,7 +142,7 @@ pub fn preview(spec: &CreateSpec) -> Result<Preview, HostError> {
                 let start = write.start_sector.get();
                 start..start + (write.bytes.len() / bytes(1)) as u64
             });
-            writes.push((drive.info().path.clone(), joined(zeros.chain(written).collect())));
+            writes.push((drive.info().path.clone(), merged(zeros.chain(written))));
         }
     }
     let geometry = &tree.arrays[0].creation.geometry;
@@ -152,19 +153,6 @@ pub fn preview(spec: &CreateSpec) -> Result<Preview, HostError> {
         losses_survived: geometry.losses_survived(),
         strip_sectors: has_strips.then(|| geometry.strip_sectors()),
     })
-}
-
-/// The ranges in order; adjacent ones are merged.
-fn joined(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
-    ranges.sort_by_key(|range| range.start);
-    let mut joined: Vec<Range<u64>> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
-            _ => joined.push(range),
-        }
-    }
-    joined
 }
 
 /// Creates the array. Nothing is written before everything has been checked.

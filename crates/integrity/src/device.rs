@@ -16,6 +16,7 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
+use stria_block::ranges::common;
 use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, Segments, Tag};
 use stria_parity::crc32c;
 
@@ -343,7 +344,7 @@ impl<D: BlockDevice> Layer<D> {
                     && (writes || other.writes)
                     && overlap(&other.blocks, &blocks)
                 {
-                    let shared = other.blocks.start.max(blocks.start)..other.blocks.end.min(blocks.end);
+                    let shared = common(&other.blocks, &blocks);
                     // If a read and a write overlap, only the read is in doubt.
                     raced.extend(other.writes.then(|| shared.clone()));
                     other.raced.extend(writes.then_some(shared));

@@ -14,8 +14,10 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use stria_block::ranges::{merged, without};
 use stria_block::{
     BlockDevice, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes,
 };
@@ -788,25 +790,14 @@ impl Drive {
             self.power.bad_grew.set(true);
         }
         // Merges overlapping ranges; otherwise healing would make ever more ranges of the same sectors.
-        self.bad.sort_unstable_by_key(|bad| bad.start);
-        self.bad.dedup_by(|later, earlier| {
-            let joins = later.start <= earlier.end;
-            if joins {
-                earlier.end = earlier.end.max(later.end);
-            }
-            joins
-        });
+        self.bad = merged(std::mem::take(&mut self.bad));
     }
 
     /// A write heals the sectors that it covers.
     fn heal(&mut self, range: &Range<u64>) {
-        if self.bad.is_empty() {
-            return;
+        if !self.bad.is_empty() {
+            self.bad = without(&self.bad, slice::from_ref(range));
         }
-        let rest = |bad: Range<u64>| {
-            [bad.start..bad.end.min(range.start).max(bad.start), bad.start.max(range.end).min(bad.end)..bad.end]
-        };
-        self.bad = std::mem::take(&mut self.bad).into_iter().flat_map(rest).filter(|bad| !bad.is_empty()).collect();
     }
 
     /// Lets a mutant change a request before the drive sees it. `true`: it ends at once without effect.

@@ -3,6 +3,7 @@
 use super::Geometry;
 use crate::{ArraySector, Family, MemberSector};
 use std::ops::Range;
+use stria_block::ranges::merged;
 
 impl Geometry {
     /// The runs of each slot's data area that hold these array sectors, copies of them, or parity over them, in order and
@@ -34,19 +35,6 @@ impl Geometry {
                 }
             };
         }
-        runs.into_iter().map(joined).collect()
+        runs.into_iter().map(merged).collect()
     }
-}
-
-/// The same sectors in as few runs as there can be.
-fn joined(mut runs: Vec<Range<MemberSector>>) -> Vec<Range<MemberSector>> {
-    runs.sort_by_key(|run| run.start);
-    let mut joined: Vec<Range<MemberSector>> = Vec::new();
-    for run in runs {
-        match joined.last_mut() {
-            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
-            _ => joined.push(run),
-        }
-    }
-    joined
 }

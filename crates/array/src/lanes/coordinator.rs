@@ -12,6 +12,7 @@
 use crate::{ArrayState, IntentConfig, MemberId, MemberProgress, MemberSector, MetadataUpdate, SlotState, Synced};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use stria_block::ranges::{merged, without};
 
 /// A demand on a lane that comes from the others.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,20 +202,10 @@ impl Coordinator {
         let (index, lane) = self.lanes.iter_mut().enumerate().find(|(_, lane)| lane.bad.is_some())?;
         let (member, blocks) = lane.bad.take().expect("just seen");
         let before = lane.bad_known.insert(member, blocks.clone()).unwrap_or_default();
-        let all = self.bad.entry(member).or_default();
         let (healed, new) = (without(&before, &blocks), without(&blocks, &before));
-        let mut joined = without(&without(all, &healed), &new);
-        joined.extend(new);
-        joined.sort_by_key(|range| range.start);
-        joined.dedup_by(|next, last| {
-            let touch = next.start <= last.end;
-            if touch {
-                last.end = last.end.max(next.end);
-            }
-            touch
-        });
-        *all = joined.clone();
-        Some((vec![(index, None)], MetadataUpdate::BadBlocks { member, blocks: joined }))
+        let all = self.bad.entry(member).or_default();
+        *all = merged(without(all, &healed).into_iter().chain(new));
+        Some((vec![(index, None)], MetadataUpdate::BadBlocks { member, blocks: all.clone() }))
     }
 
     /// The update has ended. Returns the lanes that it answers.
@@ -280,18 +271,6 @@ fn join(states: &[&ArrayState]) -> ArrayState {
         failed: first.failed.clone(),
         optimal: states.iter().all(|state| state.optimal),
     }
-}
-
-/// `ranges` without what lies in `taken`.
-fn without(ranges: &[Range<MemberSector>], taken: &[Range<MemberSector>]) -> Vec<Range<MemberSector>> {
-    let mut rest = ranges.to_vec();
-    for cut in taken {
-        let keep = |range: Range<MemberSector>| {
-            [range.start..range.end.min(cut.start).max(range.start), range.start.max(cut.end).min(range.end)..range.end]
-        };
-        rest = rest.into_iter().flat_map(keep).filter(|range| !range.is_empty()).collect();
-    }
-    rest
 }
 
 #[cfg(test)]

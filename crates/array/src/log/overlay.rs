@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use stria_block::Data;
+use stria_block::ranges::common;
 
 /// The members that hold the records of some rows, with their slots.
 pub(crate) type ReplayHolders = SmallVec<[(usize, MemberId); 2]>;
@@ -67,8 +68,8 @@ impl Overlay {
         let near = (slot, rows.start.saturating_sub(BAND_SECTORS))..(slot, rows.end);
         for (&(_, start), data) in pieces.range(near) {
             let end = start + (data.len() / 512) as u64;
-            let both = start.max(rows.start)..end.min(rows.end);
-            if both.start < both.end {
+            let both = common(&(start..end), rows);
+            if !both.is_empty() {
                 let to = ((both.start - rows.start) * 512) as usize..((both.end - rows.start) * 512) as usize;
                 let from = ((both.start - start) * 512) as usize;
                 let len = to.len();

@@ -10,7 +10,9 @@
 //! Source: `super_1_load` and `super_1_sync` in Linux' `md.c`.
 
 use std::ops::Range;
+use std::slice;
 use stria_array::DriveSector;
+use stria_block::ranges::{common, merged, without};
 
 /// The largest log that Linux reads, in sectors.
 pub const SECTORS_MAX: u16 = 8;
@@ -73,7 +75,7 @@ impl BadBlockLog {
         let mut entries: Vec<Range<u64>> = Vec::with_capacity(self.0.len());
         let mut further = Vec::new();
         for entry in &self.0 {
-            let mut pieces = common(entry, wanted);
+            let mut pieces = shared_by(slice::from_ref(entry), wanted);
             let is_copy = entries.iter().any(|before| pieces.iter().all(|piece| holds(before, piece)));
             if pieces.is_empty() || is_copy {
                 entries.push(0..0);
@@ -92,8 +94,7 @@ impl BadBlockLog {
                 }
             }
         }
-        let new: Vec<_> = wanted.iter().flat_map(|wanted| without(wanted, &entries)).collect();
-        for new in new {
+        for new in without(wanted, &entries) {
             let new = lengthen(&mut entries, new);
             for entry in entries_of(&new) {
                 *free_place(&mut entries, 0..capacity)? = entry;
@@ -115,35 +116,14 @@ impl BadBlockLog {
     }
 }
 
-fn merged(ranges: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
-    let mut ranges: Vec<_> = ranges.filter(|range| !range.is_empty()).collect();
-    ranges.sort_by_key(|range| range.start);
-    ranges.dedup_by(|next, before| {
-        let touches = next.start <= before.end;
-        if touches {
-            before.end = before.end.max(next.end);
-        }
-        touches
-    });
-    ranges
+/// What each of some ranges shares with each of others.
+fn shared_by(ranges: &[Range<u64>], others: &[Range<u64>]) -> Vec<Range<u64>> {
+    let shared = ranges.iter().flat_map(|range| others.iter().map(|other| common(range, other)));
+    shared.filter(|part| !part.is_empty()).collect()
 }
 
 fn holds(range: &Range<u64>, part: &Range<u64>) -> bool {
     range.start <= part.start && part.end <= range.end
-}
-
-/// What a range has in common with others that lie apart.
-fn common(range: &Range<u64>, others: &[Range<u64>]) -> Vec<Range<u64>> {
-    let parts = others.iter().map(|other| other.start.max(range.start)..other.end.min(range.end));
-    parts.filter(|part| !part.is_empty()).collect()
-}
-
-/// What of a range no entry names.
-fn without(range: &Range<u64>, entries: &[Range<u64>]) -> Vec<Range<u64>> {
-    let named = merged(common(range, entries).into_iter());
-    let starts = std::iter::once(range.start).chain(named.iter().map(|named| named.end));
-    let ends = named.iter().map(|named| named.start).chain([range.end]);
-    starts.zip(ends).map(|(start, end)| start..end).filter(|part| !part.is_empty()).collect()
 }
 
 /// Lets an entry that ends where a new block begins grow into it; returns the rest of the block.
@@ -201,15 +181,14 @@ mod tests {
                 let (before, after) = (log.encode(SIZE), next.encode(SIZE));
                 let sector = |at: usize| if torn >> at & 1 == 1 { &after[at * 512..][..512] } else { &before[at * 512..][..512] };
                 let mixture = BadBlockLog::parse(&(0..8).flat_map(sector).copied().collect::<Vec<_>>(), 0, 1 << 20).expect("sound");
-                let stays: Vec<_> = numbers(&log.blocks()).iter().flat_map(|block| common(block, &numbers(&all))).collect();
-                for block in stays {
-                    prop_assert!(without(&block, &mixture.0).is_empty(), "{block:?} of {before:?} to {after:?}");
+                for block in shared_by(&numbers(&log.blocks()), &numbers(&all)) {
+                    prop_assert!(without(slice::from_ref(&block), &mixture.0).is_empty(), "{block:?} of {before:?} to {after:?}");
                 }
                 let read = BadBlockLog::parse(&after, 0, 1 << 20).expect("sound");
                 prop_assert_eq!(&read, &next);
                 prop_assert!(read.0.iter().all(|entry| !entry.is_empty() && entry.end - entry.start <= LENGTH_MAX));
                 for block in numbers(&all) {
-                    prop_assert!(without(&block, &read.0).is_empty());
+                    prop_assert!(without(slice::from_ref(&block), &read.0).is_empty());
                 }
                 log = next;
             }
