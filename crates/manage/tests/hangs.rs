@@ -332,8 +332,18 @@ fn stop_goes_on_without_a_drive_that_hangs() {
 }
 
 /// The monitor looks at all block devices every five minutes, and left a thread behind each time, one for each loop device over such a file.
+/// The test is a process of its own, since threads of other tests wait as well.
 #[test]
 fn looks_at_a_loop_device_over_a_file_that_hangs_leave_one_thread() {
+    const ALONE: &str = "STRIA_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let mut alone = Command::new(std::env::current_exe().expect("this program"));
+        alone.args(["--exact", "looks_at_a_loop_device_over_a_file_that_hangs_leave_one_thread", "--nocapture"]).env(ALONE, "1");
+        let output = alone.output().expect("it starts");
+        let [printed, errors] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
+        assert!(output.status.success() && printed.contains("1 passed"), "{printed}{errors}");
+        return;
+    }
     let (under, place) = (Place::new(), Place::new());
     let Some((hanging, below)) = hanging(&under, &place) else { return };
     let Some(over) = LoopOver::new(&hanging.file()) else { return };
@@ -353,9 +363,12 @@ fn looks_at_a_loop_device_over_a_file_that_hangs_leave_one_thread() {
         devices.iter().all(|devices| devices.contains(&Path::new(&over.0).to_owned())),
         "its file may be anything: {devices:?}"
     );
-    // Files of other tests may hang as well.
-    let loops = std::fs::read_dir("/sys/block").expect("Linux").flatten();
-    let loops = loops.filter(|device| device.path().join("loop/backing_file").exists()).count();
+    // Files under loop devices of other tests may hang as well.
+    let mut loops = devices.concat();
+    loops.retain(|device| device.to_string_lossy().starts_with("/dev/loop"));
+    loops.sort();
+    loops.dedup();
+    let loops = loops.len();
     assert!((1..=loops).contains(&left), "{left} threads wait for {loops} loop devices");
     hanging.signal("-CONT");
     drop(over);
