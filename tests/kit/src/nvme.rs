@@ -157,10 +157,13 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
+        if let Some(child) = self.child.take() {
             // QEMU ends with nvme-guest, which tidies up.
             let _ = Command::new("kill").arg(child.id().to_string()).status();
-            let _ = child.wait();
+            let output = child.wait_with_output();
+            if let (Ok(output), true) = (output, std::thread::panicking()) {
+                eprintln!("what the guest printed:\n{}", String::from_utf8_lossy(&output.stderr));
+            }
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
