@@ -549,6 +549,9 @@ pub struct Remove {
     /// The drive: its path, its serial number, or its slot (of one span: SPAN:SLOT).
     #[arg(value_hint = ValueHint::FilePath)]
     pub drive: PathBuf,
+    /// Refused: as an unknown option it would be taken for a slip of the pen, with another one as advice.
+    #[arg(long, alias = "yes", short_alias = 'y', hide = true)]
+    pub force: bool,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub control: Control,

@@ -121,8 +121,17 @@ fn pause(named: &cli::Named, rest: &str, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses a change of members before anything is asked.
+fn refuse_read_only(array: &ArrayView) -> Result<(), Failure> {
+    match array.read_only {
+        true => Err(Failure::Failed(view::is_read_only(&array.name))),
+        false => Ok(()),
+    }
+}
+
 fn fail(member: &cli::Member, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
+    refuse_read_only(&array)?;
     let drive = drive_name::find(&array, &member.drive, Prefer::Working)?;
     let question = format!("Failing {} takes redundancy from array \"{}\".", drive.display(), array.name);
     confirm(&question, member.force)?;
@@ -133,6 +142,10 @@ fn fail(member: &cli::Member, json: bool) -> Result<(), Failure> {
 
 fn remove(member: &cli::Remove, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
+    refuse_read_only(&array)?;
+    if member.force {
+        return Err(Failure::Usage("`remove` asks nothing, so it takes neither --force nor --yes: leave the option out".into()));
+    }
     let body = MemberRequest { path: drive_name::find(&array, &member.drive, Prefer::Failed)? };
     done(&client.send(Method::POST, &array_path(&array.name, "/members/remove"), &body)?, json);
     Ok(())
@@ -716,6 +729,9 @@ fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
     if command.cancel {
         done(&client.send(Method::DELETE, &path, &())?, json);
         return Ok(0);
+    }
+    if command.repair {
+        refuse_read_only(&array)?;
     }
     if command.repair
         && let Some(what) = view::cannot_name_the_wrong_member(&array)

@@ -235,6 +235,14 @@ fn activity(view: &ArrayView) -> Vec<&'static str> {
     words
 }
 
+/// The refusal of what would write to the members of an array that is read-only.
+pub fn is_read_only(name: &str) -> String {
+    format!(
+        "array \"{name}\" is served read-only, and this would write to its members: first `stria set {name} --read-only off`, or serve it without \
+         --read-only"
+    )
+}
+
 /// The state in one line, the worst first.
 fn headline(view: &ArrayView) -> String {
     let mut parts = Vec::new();

@@ -42,6 +42,9 @@ fn the_worst_comes_first_and_fits_a_terminal() {
     assert!(widest(&told.stdout) <= 80, "{}", told.stdout);
     assert!(told.stdout.contains(&format!("{}: failed on command", images[2])), "{}", told.stdout);
     place.ok(&["fail", "tank", "tank:0", "--force"]);
+    for option in ["--force", "--yes", "-y"] {
+        place.run(&["remove", "tank", "tank:0", option]).refused(2, &["asks nothing", "leave the option out"]);
+    }
     let status = place.status("tank");
     assert_eq!((&status["losses_survived"], &status["health"]), (&0.into(), &"degraded".into()), "{status:#}");
     assert!(status["headline"].as_str().is_some_and(|line| line.contains("ONE MORE FAILURE LOSES DATA")), "{status:#}");
@@ -159,6 +162,10 @@ fn a_read_only_array_changes_no_byte() {
             &["scrub", "tank", "--repair", "--force"],
         ] {
             place.run(command).refused(1, &["read-only", "without --read-only"]);
+        }
+        // Before anything is asked, and before an option is found wrong.
+        for command in [&["fail", "tank", &images[0]][..], &["scrub", "tank", "--repair"], &["remove", "tank", "0", "--force"]] {
+            place.run(command).refused(1, &["array \"tank\" is served read-only", "`stria set tank --read-only off`"]);
         }
         let scrubbed = place.run(&["scrub", "tank", "--wait"]);
         assert!(scrubbed.code == 0 && scrubbed.stdout.contains(" 0 sectors with mismatches"), "RAID {level}: {scrubbed:?}");

@@ -47,9 +47,18 @@ impl Service {
         }
     }
 
+    /// The array with this name, whose members may change.
+    fn find_writable(&self, name: &str) -> Result<Arc<Served>, ApiError> {
+        let served = self.find(name)?;
+        match served.read_only {
+            true => Err(ApiError::new(ApiErrorKind::Refused, view::is_read_only(&served.name))),
+            false => Ok(served),
+        }
+    }
+
     /// Drops a drive as if it had failed.
     pub fn fail(&self, name: &str, path: PathBuf) -> Result<Done, ApiError> {
-        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        let (served, sequence) = (self.find_writable(name)?, self.events.sequence());
         let shown = path.display().to_string();
         served.lanes.fail(path)?;
         self.done(sequence, format!("{shown} was failed in \"{name}\""))
@@ -57,7 +66,7 @@ impl Service {
 
     /// Removes a failed drive or a spare.
     pub fn remove(&self, name: &str, path: PathBuf) -> Result<Done, ApiError> {
-        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        let (served, sequence) = (self.find_writable(name)?, self.events.sequence());
         let shown = path.display().to_string();
         served.lanes.remove(path)?;
         self.done(sequence, format!("{shown} was removed from \"{name}\""))
@@ -81,7 +90,7 @@ impl Service {
 
     /// Replaces a drive that still works.
     pub fn replace(&self, name: &str, request: ReplaceRequest) -> Result<Done, ApiError> {
-        let (served, sequence) = (self.find(name)?, self.events.sequence());
+        let (served, sequence) = (self.find_writable(name)?, self.events.sequence());
         if let Some(message) = served.lanes.replace_by_spare(request.old.clone(), request.new.clone())? {
             return self.done(sequence, self.with_served_name(&served, &message));
         }
