@@ -5,6 +5,8 @@
 pub enum Access {
     /// To read, also while other software uses it.
     ReadOnly,
+    /// To read, beside another handle of this process that has the drive for itself. Refuses what [`Access::Exclusive`] would refuse, except the lock.
+    Beside,
     /// To read and write, as the only user.
     Exclusive,
 }

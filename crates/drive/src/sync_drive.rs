@@ -112,18 +112,20 @@ impl SyncDrive {
             return Err(unfit(path, "it changed from a file to a device, or back, while it was opened".into()));
         }
         let (mut other_paths, mut commands) = (Vec::new(), None);
+        if access != Access::ReadOnly && kind == DriveKind::BlockDevice && is_write_protected(metadata.rdev()) {
+            return Err(write_protected(path));
+        }
         if access == Access::Exclusive {
-            if kind == DriveKind::BlockDevice && is_write_protected(metadata.rdev()) {
-                return Err(write_protected(path));
-            }
             lock::lock(&file, path, kind == DriveKind::BlockDevice)?;
             if kind == DriveKind::BlockDevice {
                 other_paths = other_paths::claim(path, metadata.rdev())?;
                 commands = lock_command_device(path, metadata.rdev())?;
             }
-            if let Some(holder) = lock::loop_device_over(Identity::of(&metadata)) {
-                return Err(DriveError::Busy { path: path.to_owned(), holder });
-            }
+        }
+        if access != Access::ReadOnly
+            && let Some(holder) = lock::loop_device_over(Identity::of(&metadata))
+        {
+            return Err(DriveError::Busy { path: path.to_owned(), holder });
         }
         let mut info = inspect(path, kind, &file, &metadata, refusal, access)?;
         let passthrough = match io.passthrough {
@@ -320,7 +322,7 @@ impl SyncDrive {
     pub(crate) fn check_writable(&self) -> Result<(), IoError> {
         match self.0.access {
             Access::Exclusive => Ok(()),
-            Access::ReadOnly => {
+            Access::ReadOnly | Access::Beside => {
                 Err(IoError::new(ErrorKind::Unsupported, format!("member {} was opened for reading only", self.name())))
             }
         }
@@ -418,8 +420,10 @@ fn is_write_protected(number: u64) -> bool {
 /// too.
 fn open_direct(path: &Path, kind: DriveKind, access: Access) -> Result<(File, Option<String>), DriveError> {
     let mut flags = match access {
-        Access::ReadOnly => OFlags::RDONLY,
         Access::Exclusive => OFlags::RDWR,
+        Access::Beside if kind == DriveKind::File => OFlags::RDWR,
+        // udev reads a device again whenever a handle for writing closes.
+        Access::ReadOnly | Access::Beside => OFlags::RDONLY,
     } | OFlags::CLOEXEC;
     if access == Access::Exclusive && kind == DriveKind::BlockDevice {
         flags |= OFlags::EXCL;
@@ -568,6 +572,6 @@ fn punches_holes(file: &File, len: u64, access: Access) -> bool {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(file, flags, len.next_multiple_of(BLOCK_ALIGN as u64), BLOCK_ALIGN as u64).is_ok()
         }
-        Access::ReadOnly => rustix::fs::fstatfs(file).is_ok_and(|found| PUNCHING.contains(&(found.f_type as u64))),
+        Access::ReadOnly | Access::Beside => rustix::fs::fstatfs(file).is_ok_and(|found| PUNCHING.contains(&(found.f_type as u64))),
     }
 }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_array::{Engine, LatencyTarget, MemberState, SweepKind, WritePolicy};
+use stria_array::{Command, Engine, LatencyTarget, MemberState, SweepKind, WritePolicy};
 use stria_block::{RemoteDevice, SectorDevice};
 use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
 use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
@@ -245,6 +245,18 @@ impl ArrayLanes {
         force: bool,
     ) -> Result<String, HostError> {
         self.join(open, JoinByPath { span, force, return_only: false, replaces: None })
+    }
+
+    /// Checks that a drive could be added; nothing changes.
+    ///
+    /// # Errors
+    /// As [`ArrayLanes::add`], or [`ArrayLanes::take_back`] if `return_only`.
+    pub fn may_add(&self, drive: &OpenedDrive, span: Option<String>, force: bool, return_only: bool) -> Result<(), HostError> {
+        // What a dropped member lacks is known once the drop is recorded.
+        let mut lanes = AllLanes(self);
+        lanes.redundant_arrays()?.into_iter().try_for_each(|array| lanes.command(array, Command::CommitDrops))?;
+        let (found, join) = (drive.found(), JoinByPath { span, force, return_only, replaces: None });
+        self.on_coordinator(move |array| array.plan_for(&found, &join))?.map(drop)
     }
 
     /// Adds a drive that has come back by itself: a member returns to the slot that it held by the write-intent bitmap, and a spare becomes a spare

@@ -55,9 +55,21 @@ impl OpenedDrive {
     /// # Errors
     /// The drive is in use, cannot be opened, or does not answer in time.
     pub fn open(path: &Path, io: IoOptions) -> Result<Self, HostError> {
+        Self::open_as(path, Access::Exclusive, io)
+    }
+
+    /// The same for a drive that this process has open already, as a failed member: it can be inspected, but not join.
+    ///
+    /// # Errors
+    /// As [`OpenedDrive::open`].
+    pub fn look(path: &Path) -> Result<Self, HostError> {
+        Self::open_as(path, Access::Beside, IoOptions::default())
+    }
+
+    fn open_as(path: &Path, access: Access, io: IoOptions) -> Result<Self, HostError> {
         let asked = path.to_owned();
         in_time(path, "to be opened and read, and nothing was changed", move |_| {
-            let drive = SyncDrive::open_with(&asked, Access::Exclusive, io)?;
+            let drive = SyncDrive::open_with(&asked, access, io)?;
             let (candidate, info) = (candidate_of(&drive), drive.info());
             let adopt = Adopt {
                 name: info.path.display().to_string(),
@@ -78,6 +90,11 @@ impl OpenedDrive {
     /// As above.
     pub fn refuse_unless(&self, mark: &str) -> Result<(), HostError> {
         refuse_other(&[mark.to_owned()], self.drive.info(), &self.new.candidate)
+    }
+
+    /// Which drive it is, whatever its path.
+    pub fn identity(&self) -> Identity {
+        self.new.identity
     }
 
     pub(crate) fn found(&self) -> Arc<FoundDrive> {

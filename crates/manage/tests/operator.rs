@@ -89,6 +89,49 @@ fn several_arrays_take_a_line_each_the_worst_first() {
     assert!(place.run(&["status", "-v"]).stdout.contains("io_uring"), "lanes are told with -v");
 }
 
+/// Before, the failed member left the list first, and the refusal came after that.
+#[test]
+fn a_failed_member_stays_listed_if_the_drive_at_its_path_cannot_replace_it() {
+    let place = Place::new();
+    let images = create(&place, "6", 5, &[]);
+    let _serve = place.serve(&slices(&images));
+    let (lost, kept) = (&images[2], place.path("kept"));
+    place.ok(&["fail", "tank", lost, "--force"]);
+    let listed = || {
+        let members = place.status("tank")["members"].as_array().expect("a list").clone();
+        members.iter().any(|member| member["path"] == **lost && member["role"] == "failed")
+    };
+    let refused = |words: &[&str]| {
+        place.run(&["add", "tank", lost, "--force"]).refused(1, words);
+        assert!(listed(), "{words:?}: {:#}", place.status("tank"));
+    };
+    std::fs::rename(lost, &kept).expect("it moves away");
+    refused(&[lost, "does not exist"]);
+    std::fs::create_dir(lost).expect("a directory");
+    refused(&[lost, "directory"]);
+    std::fs::remove_dir(lost).expect("it is empty");
+    let other = std::fs::File::create(lost).expect("another file");
+    other.set_len(8 << 20).expect("too small");
+    refused(&[lost, "needs"]);
+    other.set_len(32 << 20).expect("as large as the others");
+    other.lock().expect("nobody else has it");
+    refused(&[lost, "in use"]);
+    std::fs::rename(&kept, lost).expect("it comes back");
+    let file = std::fs::OpenOptions::new().write(true).open(lost).expect("an image");
+    file.set_len(8 << 20).expect("cut short");
+    refused(&[lost, "needs"]);
+    file.set_len(32 << 20).expect("as large as before");
+    place.ok(&["add", "tank", lost, "--wait"]);
+    assert!(!listed() && place.status("tank")["health"] == "optimal", "{:#}", place.status("tank"));
+    // A new file at the path of a failed member takes its place.
+    place.ok(&["fail", "tank", lost, "--force"]);
+    drop(other);
+    std::fs::remove_file(lost).expect("it goes");
+    std::fs::File::create(lost).and_then(|file| file.set_len(32 << 20)).expect("another file");
+    place.ok(&["add", "tank", lost, "--wait"]);
+    assert!(!listed() && place.status("tank")["health"] == "optimal", "{:#}", place.status("tank"));
+}
+
 /// What is missing, what that means, what to do, and what a crash left: as warnings, which `--quiet` leaves.
 #[test]
 fn a_start_without_all_members_warns_of_what_is_left() {

@@ -1,6 +1,6 @@
 //! Commands to a running array: its members, its sweeps, and trim.
 
-use super::served::{full_name, is_failed_here, lock, open_confirmed, set_speed};
+use super::served::{failed_here, full_name, lock, look_confirmed, open_confirmed, set_speed};
 use super::{LOOK_AGAIN, Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest};
 use crate::event_words::ServiceSentence;
@@ -74,15 +74,22 @@ impl Service {
 
     /// Adds a drive.
     pub fn add(&self, name: &str, request: AddRequest) -> Result<Done, ApiError> {
-        let (served, sequence) = (self.find(name)?, self.events.sequence());
-        // A failed drive that is still listed is open here, which would keep it from coming back.
-        if is_failed_here(&served.lanes.report()?, &request.path) {
-            served.lanes.remove(request.path.clone())?;
-        }
+        let (served, sequence) = (self.find_writable(name)?, self.events.sequence());
         let AddRequest { path, span, force, confirmed, return_only } = request;
-        let span = span.map(|span| Ok::<_, ApiError>(full_name(&served.lanes.report()?, &span))).transpose()?;
-        let open = || open_confirmed(&served, &path, confirmed.as_deref());
+        let report = served.lanes.report()?;
+        let span = span.map(|span| full_name(&report, &span));
         let may_overwrite = force || confirmed.is_some();
+        let mut opened = None;
+        if let Some(failed) = failed_here(&report, &path) {
+            // It leaves only once the drive at its path may join. If that is the same drive, it is still open here, and opens anew only afterwards.
+            let drive = look_confirmed(&served, &path, confirmed.as_deref())?;
+            served.lanes.may_add(&drive, span.clone(), may_overwrite, return_only)?;
+            if !failed.contains(&drive.identity()) {
+                opened = Some(open_confirmed(&served, &path, confirmed.as_deref())?);
+            }
+            served.lanes.remove(path.clone())?;
+        }
+        let open = || opened.map_or_else(|| open_confirmed(&served, &path, confirmed.as_deref()), Ok);
         let message = if return_only { served.lanes.take_back(open)? } else { served.lanes.add(open, span, may_overwrite)? };
         self.set_held_cache(&served, &path);
         self.done(sequence, self.joined(&served, &message, &path))

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use stria_array::{LatencyTarget, MemberState};
 use stria_block::SECTOR_BYTES;
-use stria_drive::real_path_within;
+use stria_drive::{Identity, real_path_within};
 use stria_front::nbd_device::devices_of;
 use stria_front::ublk::UblkDevice;
 use stria_front::{SocketAccess, VhostUserServer};
@@ -151,8 +151,8 @@ fn latency_target(latency: LatencyBound) -> Result<Option<LatencyTarget>, ApiErr
     Ok(Some(LatencyTarget { percentile: (latency.percentile * 100.0).round() as u16, bound: bound_us.saturating_mul(1000) }))
 }
 
-/// Opens a drive. One that this array uses already cannot join it again, nor can one that rests on the array's own block device.
-pub fn open_new(served: &Served, path: &Path) -> Result<OpenedDrive, HostError> {
+/// Refuses a drive that rests on the array's own block device.
+fn refuse_own(served: &Served, path: &Path) -> Result<(), HostError> {
     let mut own = devices_of(&served.uuid);
     own.extend(lock(&served.block).as_ref().map(UblkDevice::path));
     if let Some(device) = beneath(path).into_iter().find(|device| own.contains(device)) {
@@ -161,6 +161,12 @@ pub fn open_new(served: &Served, path: &Path) -> Result<OpenedDrive, HostError> 
             "{path} rests on {device}, which is array \"{name}\" itself, so the array would wait for itself: add a drive that lies elsewhere"
         )));
     }
+    Ok(())
+}
+
+/// Opens a drive. One that this array uses already cannot join it again, nor can one that rests on the array's own block device.
+pub fn open_new(served: &Served, path: &Path) -> Result<OpenedDrive, HostError> {
+    refuse_own(served, path)?;
     OpenedDrive::open(path, served.options.io).map_err(|error| {
         let holds =
             |array: &ArrayReport| array.tree().iter().any(|array| array.drives().any(|drive| is_same(&drive.info.path, path)));
@@ -181,23 +187,31 @@ pub fn open_confirmed(served: &Served, path: &Path, confirmed: Option<&str>) -> 
     Ok(drive)
 }
 
+/// Looks at the drive at the path of a failed member, which may be open here. Refuses as [`open_confirmed`].
+pub fn look_confirmed(served: &Served, path: &Path, confirmed: Option<&str>) -> Result<OpenedDrive, HostError> {
+    refuse_own(served, path)?;
+    let drive = OpenedDrive::look(path)?;
+    confirmed.map_or(Ok(()), |mark| drive.refuse_unless(mark))?;
+    Ok(drive)
+}
+
 fn is_same(known: &Path, path: &Path) -> bool {
     // Does not wait for a file system that hangs.
     let real = |path: &Path| real_path_within(path, STATUS_WITHIN);
     known == path || real(path) == real(known)
 }
 
-/// True if the drive is a failed member of the array or of a span, and has no other entry there.
-pub fn is_failed_here(array: &ArrayReport, path: &Path) -> bool {
-    let states = |array: &ArrayReport| {
-        let here = array.members.iter().zip(&array.status.members).filter(|(member, _)| match member {
-            MemberReport::Drive(drive) => is_same(&drive.info.path, path),
-            MemberReport::Array(_) | MemberReport::Removed => false,
+/// The drives at this path that are failed members of the array or of a span; `None`: there is none, or the path has another entry there too.
+pub fn failed_here(array: &ArrayReport, path: &Path) -> Option<Vec<Identity>> {
+    let here = |array: &ArrayReport| {
+        let here = array.members.iter().zip(&array.status.members).filter_map(|(member, status)| match member {
+            MemberReport::Drive(drive) if is_same(&drive.info.path, path) => Some((status.state, drive.info.identity)),
+            MemberReport::Drive(_) | MemberReport::Array(_) | MemberReport::Removed => None,
         });
-        here.map(|(_, status)| status.state).collect::<Vec<_>>()
+        here.collect::<Vec<_>>()
     };
-    let states: Vec<MemberState> = array.tree().into_iter().flat_map(states).collect();
-    !states.is_empty() && states.iter().all(|state| *state == MemberState::Failed)
+    let (states, failed): (Vec<MemberState>, Vec<Identity>) = array.tree().into_iter().flat_map(here).unzip();
+    (!states.is_empty() && states.iter().all(|state| *state == MemberState::Failed)).then_some(failed)
 }
 
 /// The full name of the array or span with this name; an unknown name is returned as it is.
