@@ -636,7 +636,7 @@ pub struct ScrubRequest {
 /// Bounds on the speed of sweeps. In a request, a null one stays as it is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct SpeedRequest {
-    /// Speed on each member that sweeps keep even while clients work.
+    /// Speed on each member that sweeps keep even while clients work; 0: none, only the latency counts.
     pub min_bytes_per_s: Option<u64>,
     /// Speed on each member that sweeps never exceed.
     pub max_bytes_per_s: Option<u64>,

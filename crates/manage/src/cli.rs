@@ -665,14 +665,18 @@ fn latency(text: &str) -> Result<LatencyBound, String> {
     Ok(LatencyBound { percentile, bound_us: u64::try_from(bound.as_micros()).ok() })
 }
 
+fn minimum(text: &str) -> Result<u64, String> {
+    if text == "none" { Ok(0) } else { size::parse(text) }
+}
+
 /// `stria speed`
 #[derive(Args, Debug)]
 #[group(id = "bounds", required = true, multiple = true, args = ["min", "max", "latency"])]
 pub struct Speed {
     /// The array.
     pub name: String,
-    /// Minimum for each member per second, even while clients work; initially 20MiB.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    /// Minimum for each member per second, even while clients work; initially 20MiB. With 0 or "none" only --latency counts.
+    #[arg(long, value_name = "SIZE", value_parser = minimum)]
     pub min: Option<u64>,
     /// Maximum for each member per second; initially unlimited.
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]

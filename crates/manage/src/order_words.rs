@@ -104,7 +104,10 @@ fn of_array(method: &str, order: &[&str], body: &Body) -> Option<String> {
 
 fn speed(body: &Body) -> String {
     let mut bounds = Vec::new();
-    bounds.extend(body.bytes("min_bytes_per_s").map(|speed| format!("at least {speed}/s")));
+    bounds.extend(match body.0["min_bytes_per_s"].as_u64() {
+        Some(0) => Some("no minimum".into()),
+        _ => body.bytes("min_bytes_per_s").map(|speed| format!("at least {speed}/s")),
+    });
     bounds.extend(body.bytes("max_bytes_per_s").map(|speed| format!("at most {speed}/s")));
     let latency = &body.0["latency"];
     if let Some(percentile) = latency["percentile"].as_f64() {

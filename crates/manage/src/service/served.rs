@@ -119,8 +119,8 @@ pub fn silent(served: &Served, mut view: ArrayView, patience: Duration) -> Array
 pub fn set_speed(served: &Served, request: &SpeedRequest) -> Result<(), ApiError> {
     let sectors = |bytes: Option<u64>| bytes.map(|bytes| bytes.div_ceil(SECTOR_BYTES as u64));
     let (min, max) = (sectors(request.min_bytes_per_s), sectors(request.max_bytes_per_s));
-    if min == Some(0) || max == Some(0) {
-        return Err(ApiError::new(ApiErrorKind::Invalid, "a speed of 0 would never end: `pause` holds sweeps"));
+    if max == Some(0) {
+        return Err(ApiError::new(ApiErrorKind::Invalid, "a maximum of 0 would hold sweeps for ever: `pause` holds them"));
     }
     let mut asked = lock(&served.bounds);
     let bounds = SpeedRequest {
@@ -133,6 +133,11 @@ pub fn set_speed(served: &Served, request: &SpeedRequest) -> Result<(), ApiError
     {
         let (min, max) = (size::show(min), size::show(max));
         let message = format!("the lower bound of {min}/s is above the upper one of {max}/s: change --min, --max, or both");
+        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+    }
+    if bounds.min_bytes_per_s == Some(0) && bounds.latency.is_some_and(|latency| latency.bound_us.is_none()) {
+        let message = "without a bound on latency sweeps run at the minimum while clients work, and with 0 they would never end: \
+                       set a minimum above 0, or a latency such as p99=1ms";
         return Err(ApiError::new(ApiErrorKind::Invalid, message));
     }
     let target = request.latency.map(latency_target).transpose()?;
