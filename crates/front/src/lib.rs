@@ -5,6 +5,7 @@
 //!   server      one thread accepts clients
 //!     ├ door         listening sockets, and the clients they accept
 //!     │  └ socket_file  unix sockets that appear complete and disappear for certain
+//!     │     └ socket_owner  the process that listens at one
 //!     └ client       one thread per client: its socket and its mailbox in one epoll
 //!          ├ registry     exports and the list of connections, for all threads
 //!          │  └ budget       the memory that all clients share
@@ -54,6 +55,7 @@ mod registry;
 mod server;
 mod session;
 mod socket_file;
+mod socket_owner;
 mod talk;
 mod tls;
 pub mod ublk;
@@ -69,6 +71,7 @@ pub use listener::Listener;
 pub use options::Options;
 pub use server::{Server, ServerHandle};
 pub use socket_file::{SocketAccess, SocketError, SocketFile};
+pub use socket_owner::socket_owner;
 pub use tls::{ServerTls, TlsConfig, TlsError, server_tls};
 pub use uri::{nbd_target, nbd_uri};
 pub use vhost_user::{VhostUserDisk, VhostUserServer};

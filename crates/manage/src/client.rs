@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use stria_front::socket_owner;
 use stria_terminal::Failure;
 
 /// How long a query to one server may take.
@@ -31,6 +32,11 @@ const GLANCE: Duration = Duration::from_millis(1800);
 pub struct Client {
     socket: PathBuf,
 }
+
+/// As many connections wait for the server as the system lets wait.
+#[derive(Debug, thiserror::Error)]
+#[error("its queue of connections is full")]
+struct QueueIsFull;
 
 type Boxed = Box<dyn std::error::Error + Send + Sync>;
 
@@ -52,9 +58,19 @@ impl Client {
         match rustix::net::connect(&socket, &address) {
             Ok(()) => Some(socket_peercred(&socket).ok().map(|peer| peer.pid.as_raw_nonzero().get())),
             // The queue of connections is full.
-            Err(Errno::AGAIN) => Some(None),
+            Err(Errno::AGAIN) => Some(socket_owner(&self.socket).and_then(|pid| i32::try_from(pid).ok())),
             Err(_) => None,
         }
+    }
+
+    /// The refusal of a connection because as many wait as the system lets wait.
+    fn queue_is_full(&self) -> Failure {
+        let pid = self.listener().flatten();
+        let what = pid.map_or_else(
+            || "find its process with `ss -xlp`, and end and start it again".into(),
+            |pid| format!("`kill -CONT {pid}` lets it go on if it was stopped; if that does not help, end it with `kill {pid}` and start it again"),
+        );
+        Failure::Failed(format!("{} answers nobody, and its queue of connections is full: {what}", self.who()))
     }
 
     fn who(&self) -> String {
@@ -112,7 +128,10 @@ impl Client {
         patience: Option<Duration>,
     ) -> Result<T, Failure> {
         let exchange = async {
-            let stream = tokio::net::UnixStream::connect(&self.socket).await?;
+            let stream = tokio::net::UnixStream::connect(&self.socket).await.map_err(|error| match error.kind() {
+                std::io::ErrorKind::WouldBlock => Boxed::from(QueueIsFull),
+                _ => error.into(),
+            })?;
             let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
             tokio::spawn(connection);
             let body = if method == Method::GET { Vec::new() } else { serde_json::to_vec(body)? };
@@ -136,7 +155,10 @@ impl Client {
             }
         };
         let (ok, bytes) = match runtime.block_on(in_time) {
-            Ok(outcome) => outcome.map_err(|error| failed(&error))?,
+            Ok(outcome) => outcome.map_err(|error| match error.is::<QueueIsFull>() {
+                true => self.queue_is_full(),
+                false => failed(&error),
+            })?,
             Err(patience) => {
                 let (who, seconds) = (self.who(), patience.as_secs_f64());
                 let what = "it is stopped, or stuck; see its log";

@@ -133,6 +133,23 @@ fn the_control_socket_of_a_serve_that_ends_is_waited_for() {
     assert!(end(child).0.success());
 }
 
+/// Before, the answer was "Resource temporarily unavailable", and no process was named.
+#[test]
+fn a_full_queue_of_the_control_socket_names_its_process() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+    let place = Place::new();
+    let control = place.path("control.sock");
+    let stuck = socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
+    bind(&stuck, &SocketAddrUnix::new(&control).expect("a short path")).expect("nothing is there");
+    listen(&stuck, 0).expect("it listens");
+    let _waits = UnixStream::connect(&control).expect("the queue takes one");
+    let pid = std::process::id();
+    for command in ["status", "pause", "stop"] {
+        let ran = place.run(&[command, "tank"]);
+        ran.refused(1, &["queue of connections is full", &format!("(pid {pid})"), &format!("`kill {pid}`")]);
+    }
+}
+
 /// systemd holds the socket: a client that connects before the serve has begun, or while it restarts, waits and is served.
 #[test]
 fn clients_of_a_socket_that_was_passed_wait_over_a_restart() {

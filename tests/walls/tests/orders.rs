@@ -49,7 +49,7 @@ fn of_the_front() {
     holds(
         "crates/front",
         "
-        apart budget device_note device_users listener socket_file talk tls wire error export
+        apart budget device_note device_users listener socket_file socket_owner talk tls wire error export
         nbd_device uri door handshake session
         ublk::uapi ublk::error ublk::queue ublk::options ublk::lane_client ublk::kernel ublk::stand_in ublk::driver ublk
         connection link options registry client server vhost_user fuzz
