@@ -510,10 +510,14 @@ impl Service {
     fn give_up_block(&self, served: &Served, spares_users: bool) {
         let Some(block) = lock(&served.block).take() else { return };
         let path = block.path();
+        *lock(&served.block_left) = Some(path.clone());
         let users = if spares_users { block.users() } else { Vec::new() };
         let text = if users.is_empty() {
             match block.remove() {
-                Ok(()) => return,
+                Ok(()) => {
+                    *lock(&served.block_left) = None;
+                    return;
+                }
                 Err(error) => error.to_string(),
             }
         } else {

@@ -40,6 +40,8 @@ pub struct Served {
     pub(super) caches: Caches,
     /// Its block device, if it has one.
     pub(super) block: Mutex<Option<UblkDevice>>,
+    /// The block device that its stop did not remove.
+    pub(super) block_left: Mutex<Option<PathBuf>>,
     /// The view when its lanes last answered.
     pub(super) known: Mutex<Option<ArrayView>>,
     /// The bounds on the speed of sweeps that were set.
@@ -82,6 +84,7 @@ impl Served {
             held: Mutex::new(held),
             caches: Caches::default(),
             block: Mutex::default(),
+            block_left: Mutex::default(),
             known: Mutex::default(),
             bounds: Mutex::default(),
             paused: AtomicBool::default(),

@@ -44,11 +44,10 @@ impl Service {
                 );
                 return Err(ApiError::new(ApiErrorKind::Refused, text));
             }
-            // A block device that is in use is taken over only as it was.
             let is_another_device = read_only.is_some() || request.integrity.is_some();
             self.refuse_users(&served, is_another_device, request.force)?;
             let options = OpenOptions { read_only: read_only.unwrap_or(served.read_only), ..served.options };
-            served = self.pause_for(&served, options, &drives, &changes)?;
+            served = self.pause_for(&served, options, &drives, &changes, is_another_device)?;
             done.push(format!("array \"{name}\" was changed in a pause"));
         }
         if let Some(write) = request.write {
@@ -70,8 +69,15 @@ impl Service {
         self.done(sequence, message)
     }
 
-    /// Refuses a pause that clients would not outlive.
+    /// Refuses a pause that clients would not outlive. `force` allows it, but not if the block device is in use and has to become another: the
+    /// kernel keeps it as it is for its users, so the array could not start as it is wanted.
     fn refuse_users(&self, served: &Served, is_another_device: bool, force: bool) -> Result<(), ApiError> {
+        if is_another_device && let Some(block) = &*lock(&served.block) {
+            let (path, users) = (block.path(), block.users());
+            if !users.is_empty() {
+                return Err(keeps_device(&served.name, &path, &users.join(", ")));
+            }
+        }
         if force {
             return Ok(());
         }
@@ -102,11 +108,12 @@ impl Service {
         options: OpenOptions,
         drives: &[PathBuf],
         changes: &[Change],
+        is_another_device: bool,
     ) -> Result<Arc<Served>, ApiError> {
         let name = &served.name;
         Self::claim_stop(served)?;
         lock(&self.pausing).insert(name.clone());
-        let outcome = self.restart(served, options, drives, changes);
+        let outcome = self.restart(served, options, drives, changes, is_another_device);
         lock(&self.pausing).remove(name);
         if self.unstarted(name).is_some()
             && let Some(wake) = self.waker.get()
@@ -122,6 +129,7 @@ impl Service {
         options: OpenOptions,
         drives: &[PathBuf],
         changes: &[Change],
+        is_another_device: bool,
     ) -> Result<Arc<Served>, ApiError> {
         let present = |block: &UblkDevice| BlockSpec { id: Some(block.id()), copier: block.copier() };
         let (name, block) = (&served.name, lock(&served.block).as_ref().map(present));
@@ -131,6 +139,10 @@ impl Service {
         let changed = match &stopped {
             Err(error) => {
                 Err(ApiError::new(error.kind, format!("array \"{name}\" was not changed, as its stop failed: {}", error.message)))
+            }
+            // A user came after the look for users.
+            Ok(()) if is_another_device && let Some(path) = &*lock(&served.block_left) => {
+                Err(keeps_device(name, path, "a user that has just come, or a kernel that did not remove it"))
             }
             Ok(()) if changes.is_empty() => Ok(false),
             // Another program may open the drives once they are closed here.
@@ -182,6 +194,16 @@ impl Service {
             }
         }
     }
+}
+
+/// The refusal of a change that needs another block device than the one that is in use.
+fn keeps_device(name: &str, path: &Path, users: &str) -> ApiError {
+    let text = format!(
+        "array \"{name}\" stays as it is: the change needs another block device, and {} is in use ({users}), which --force does not end: \
+         unmount or close it, then repeat `stria set`",
+        path.display()
+    );
+    ApiError::new(ApiErrorKind::Refused, text)
 }
 
 fn refuse_files(array: &ArrayReport) -> Result<(), ApiError> {

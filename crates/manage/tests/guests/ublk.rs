@@ -221,3 +221,61 @@ fn a_daemon_makes_the_device_as_its_configuration_says() {
         print!("{}", nvme::run_test_on(LINUX_6_12, "ublk-daemon", "ublk::daemons_half", &drives, &PROGRAMS));
     }
 }
+
+/// The half of the next test that runs in the guest; not a test by itself.
+#[test]
+fn settings_half() {
+    if !nvme::is_guest() {
+        return;
+    }
+    guest::start_udev(PROGRAMS.len());
+    let place = Place::new();
+    place.is_a_machine();
+    place.ok(&[&["create", "tank", "--level", "1", "--assume-clean", "--integrity"], &DRIVES[..2]].concat());
+    place.ok(&[&["adopt", "--ublk"], &DRIVES[..2]].concat());
+    let config = fs::read_to_string(place.config()).expect("a configuration");
+    fs::write(place.config(), config.replace("block-devices = false", "block-devices = true")).expect("a file");
+    let daemon = Daemon::start(&place);
+    let (device, is_read_only) = ("/dev/ublkb0", || fs::read_to_string("/sys/block/ublkb0/ro").expect("sysfs").trim() == "1");
+    ok("/usr/sbin/mke2fs", &["-q", "-t", "ext4", device]);
+    fs::create_dir_all("/mnt/tank").expect("a folder");
+    ok("mount", &["-t", "ext4", device, "/mnt/tank"]);
+    // `--force` once left the array down, and the file system waited for ever.
+    for setting in [&["--read-only", "on"][..], &["--integrity", "off"]] {
+        for force in [&[][..], &["--force"]] {
+            let refused = place.run(&[&["set", "tank"], setting, force].concat());
+            refused.refused(1, &["\"tank\" stays as it is", device, "mounted", "--force does not end", "unmount", "`stria set`"]);
+        }
+        fs::write("/mnt/tank/after", setting[0])
+            .and_then(|()| fs::File::open("/mnt/tank/after")?.sync_all())
+            .expect("it goes on");
+    }
+    let status = place.status("tank");
+    assert!(status["read_only"] == false && status["members"][0]["checksums"].is_object() && !is_read_only(), "{status:#}");
+    assert!(
+        !fs::read_to_string(place.config()).expect("a configuration").contains("read-only"),
+        "what was refused is not stored"
+    );
+    // What leaves the device as it is may be forced: the file system sees a pause.
+    place.ok(&["set", "tank", "--bitmap", "none", "--force"]);
+    fs::write("/mnt/tank/after", "a pause").expect("it goes on");
+    ok("umount", &["/mnt/tank"]);
+    for (wanted, holds) in [("on", true), ("off", false)] {
+        place.ok(&["set", "tank", "--read-only", wanted]);
+        assert_eq!(is_read_only(), holds);
+    }
+    place.ok(&["set", "tank", "--integrity", "off"]);
+    ok("mount", &["-t", "ext4", device, "/mnt/tank"]);
+    assert_eq!(fs::read_to_string("/mnt/tank/after").expect("it reads"), "a pause");
+    ok("umount", &["/mnt/tank"]);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+#[test]
+fn a_device_in_use_keeps_its_array_as_it_is() {
+    if nvme::wanted() {
+        let drives = [nvme::Drive { bytes: 32 << 20, options: "" }; 2];
+        print!("{}", nvme::run_test_on(LINUX_6_12, "ublk-settings", "ublk::settings_half", &drives, &PROGRAMS));
+    }
+}
