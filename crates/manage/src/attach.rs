@@ -88,9 +88,10 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
     if !command.foreground {
         to_log(&notes().join(format!("nbd-{}.log", device.index())))?;
     }
+    let text = format!("array \"{}\" is {path}{}", shown(&array.name), if is_adopted { ", and is watched again" } else { "" });
     // Nobody need listen.
-    let _ = sd_notify::notify(&[NotifyState::Ready]);
-    tracing::info!("array \"{}\" is {path}{}", array.name, if is_adopted { ", and is watched again" } else { "" });
+    let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&text)]);
+    tracing::info!("{text}");
     let watcher = Watcher { device, watch, uuid: view.uuid, control: client, given: command.control.socket.clone() };
     watcher.run(is_adopted)
 }
@@ -109,7 +110,8 @@ fn lock_attachment(folder: &Path, uuid: &[u8; 16]) -> Result<File, Failure> {
     })
 }
 
-/// The array. A service manager's unit waits until it is served: its mounts would fail with a first attempt that fails.
+/// The array. A unit of systemd waits until it is served, as its mounts would fail with a first attempt that fails. It counts as started
+/// meanwhile: the boot would wait with it, and mounts wait for the device, as long as systemd waits for any.
 fn find(command: &Attach) -> Result<(Client, ArrayView), Failure> {
     let may_wait = command.foreground && std::env::var_os("NOTIFY_SOCKET").is_some();
     let mut reported = String::new();
@@ -118,7 +120,9 @@ fn find(command: &Attach) -> Result<(Client, ArrayView), Failure> {
             Err(error) if may_wait => {
                 let error = error.to_string();
                 if reported != error {
-                    tracing::info!("waits for array \"{}\": {error}", shown(&command.name));
+                    let text = format!("waits for array \"{}\": {error}", shown(&command.name));
+                    tracing::info!("{text}");
+                    let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&text)]);
                     reported = error;
                 }
                 std::thread::sleep(FIND_EVERY);

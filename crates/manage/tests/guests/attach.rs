@@ -3,13 +3,14 @@
 //! Method: this program runs again in a guest with NVMe drives and Linux 6.12 (tests/nvme). There fio and mke2fs of the machine
 //! outside use the device while the real `stria` is killed and started again.
 
-use crate::support::Place;
 use crate::support::guest::{self, Load, RULES, fio, is_named, ok, wait_until, watchers};
 use crate::support::running::Running;
+use crate::support::{PATIENCE, Place};
 use serde_json::Value;
 use std::fs;
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use stria_testkit::nvme;
 
 const DRIVES: [&str; 4] = ["/dev/nvme0n1", "/dev/nvme1n1", "/dev/nvme2n1", "/dev/nvme3n1"];
@@ -196,10 +197,15 @@ fn without_the_driver_the_remedy_is_named() {
     let drives: Vec<&str> = images.iter().map(String::as_str).collect();
     place.ok(&[&["create", "tank", "--level", "1"], &drives[..]].concat());
     place.run(&["attach", "tank"]).refused(1, &["does not answer"]);
-    // A unit waits for the array, and ends then for want of the driver.
+    // A unit waits for the array, and counts as started meanwhile: the boot does not wait with it. It ends then for want of the driver.
+    let systemd = UnixDatagram::bind(place.path("systemd.sock")).expect("a socket");
+    systemd.set_read_timeout(Some(PATIENCE)).expect("a time-out");
     let mut unit = place.command(&["attach", "tank", "--foreground"]);
-    let (mut unit, _) = Running::start("attach", unit.env("NOTIFY_SOCKET", place.path("nobody.sock")));
-    std::thread::sleep(Duration::from_millis(1500));
+    let (mut unit, _) = Running::start("attach", unit.env("NOTIFY_SOCKET", place.path("systemd.sock")));
+    let mut heard = [0; 4096];
+    let len = systemd.recv(&mut heard).expect("it speaks");
+    let heard = String::from_utf8_lossy(&heard[..len]);
+    assert!(heard.lines().any(|line| line == "READY=1") && heard.contains("STATUS=waits for array \"tank\""), "{heard}");
     assert!(unit.is_running());
     let serve = place.serve(&drives);
     let (status, log) = unit.ended();
