@@ -1,7 +1,7 @@
 //! Events on disk: one line of JSON each, in two files of bounded size, so that what happened before a restart can be read after it.
 
 use crate::api::EventView;
-use crate::mounts::awaited;
+use crate::mounts::{Below, awaited};
 use crate::service::Service;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
@@ -43,7 +43,7 @@ pub struct EventFile {
 /// Keeps every event of the service in `folder` from now on, as long as the service lives. A disk that takes none is reported once; the
 /// arrays go on. Until it takes them, or while the file system of the folder is yet to be mounted, events wait in memory.
 pub fn keep(service: &Arc<Service>, folder: &Path) -> EventFile {
-    let mut record = Record { folder: folder.to_owned(), is_reported: false };
+    let mut record = Record { folder: folder.to_owned(), is_reported: false, written_to: Vec::new() };
     let (watched, written) = (Arc::downgrade(service), Arc::<AtomicU64>::default());
     let last = Arc::clone(&written);
     // A receipt only says that there is something: the service stores more than a receiver may lag behind.
@@ -57,7 +57,8 @@ pub fn keep(service: &Arc<Service>, folder: &Path) -> EventFile {
                 std::thread::sleep(LOOK_FOR_MOUNT);
                 continue;
             }
-            let events = service.events().since(last.load(Ordering::SeqCst));
+            let since = if record.is_hidden() { 0 } else { last.load(Ordering::SeqCst) };
+            let events = service.events().since(since);
             drop(service);
             if !record.write(&events) {
                 std::thread::sleep(TRY_AGAIN);
@@ -88,14 +89,26 @@ impl EventFile {
 struct Record {
     folder: PathBuf,
     is_reported: bool,
+    /// The file systems that have events of this process.
+    written_to: Vec<Below>,
 }
 
 impl Record {
+    /// True if a file system without events of this process was mounted over the one that has them: fstab does not announce all.
+    fn is_hidden(&self) -> bool {
+        let below = Below::of(&self.folder).filter(|below| !self.written_to.contains(below));
+        below.is_some_and(|below| self.written_to.iter().any(|before| below.hides(*before)))
+    }
+
     /// Returns false if they are to be tried again.
     fn write(&mut self, events: &[EventView]) -> bool {
         let outcome = self.try_write(events);
         match &outcome {
-            Ok(()) => self.is_reported = false,
+            Ok(()) => {
+                self.is_reported = false;
+                let below = Below::of(&self.folder).filter(|below| !self.written_to.contains(below));
+                self.written_to.extend(below);
+            }
             Err(error) => {
                 let folder = self.folder.display();
                 self.report(&format!("events are not kept in {folder}: {error}; they wait in memory, make space there"));
@@ -165,11 +178,36 @@ pub fn stored(folder: &Path) -> Result<Vec<EventView>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stria_front::{Listener, Options, Server};
+
+    /// A unit of systemd mounts /var, so fstab does not announce it: the events of the boot stayed in the folder that it hides.
+    #[test]
+    fn a_file_system_that_is_mounted_over_the_folder_has_the_events_from_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Another file system below the root's, in place of one that is mounted.
+        let real = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let state = folder.path().join("state");
+        let nbd = Listener::Unix(folder.path().join("nbd.sock"));
+        let service = Service::new(Server::start(vec![nbd], Vec::new(), Options::default()).expect("a server"));
+        let event = |text: &str| service.events().push(crate::view::plain_event("tank", "warning", text.into()));
+        let told = |folder: &Path| stored(folder).expect("events").into_iter().map(|event| event.text).collect::<Vec<_>>();
+        let file = keep(&service, &state);
+        event("one");
+        file.finish(&service);
+        assert_eq!(told(&state), ["one"]);
+        fs::rename(&state, folder.path().join("hidden")).expect("a move");
+        std::os::unix::fs::symlink(real.path(), &state).expect("a link");
+        ["two", "three"].iter().for_each(|text| {
+            event(text);
+            file.finish(&service);
+        });
+        assert_eq!(told(real.path()), ["one", "two", "three"]);
+    }
 
     #[test]
     fn a_line_that_was_cut_spoils_no_other() {
         let folder = tempfile::tempdir().expect("a folder");
-        let record = Record { folder: folder.path().join("state"), is_reported: false };
+        let record = Record { folder: folder.path().join("state"), is_reported: false, written_to: Vec::new() };
         let event = crate::view::plain_event("tank", "warning", "one".into());
         record.try_write(std::slice::from_ref(&event)).expect("it has space");
         let path = newer(&record.folder);

@@ -122,7 +122,8 @@ impl Ledger {
         let path = folder.join("routine.json");
         let is_awaited = awaited(folder).is_some();
         let (notes, warning) = if is_awaited { (Notes::default(), None) } else { load(&path) };
-        let kept = Kept { notes, is_awaited, below: Below::of(folder), ..Kept::default() };
+        let below = if is_awaited { None } else { Below::of(folder) };
+        let kept = Kept { notes, is_awaited, below, ..Kept::default() };
         (Self { path, kept: Mutex::new(kept), writing: Mutex::default() }, warning)
     }
 
@@ -139,6 +140,10 @@ impl Ledger {
 
     /// Adds the notes of a file system that was mounted over that of the folder. Readers do not wait for the disk.
     fn follow_mounts(&self) {
+        // It would wait for an automount.
+        if self.path.parent().and_then(awaited).is_some() {
+            return;
+        }
         let below = self.path.parent().and_then(Below::of);
         let hides = {
             let mut kept = self.lock();
@@ -190,8 +195,13 @@ impl Ledger {
     fn save(&self) {
         let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let notes = {
-            let kept = self.lock();
+            let mut kept = self.lock();
             if kept.is_awaited {
+                return;
+            }
+            // An automount came after the start, or the file system was unmounted.
+            if self.path.parent().and_then(awaited).is_some() {
+                kept.unwritten.get_or_insert_with(|| ("their file system is not mounted".into(), Instant::now()));
                 return;
             }
             kept.notes.clone()

@@ -3,22 +3,60 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-/// The file system of `folder`, if `/etc/fstab` names it and it is not mounted. At boot it is mounted later, perhaps from an array.
+/// The pause between two requests to one automount, since each that fails makes systemd try the mount.
+const ASK_EVERY: Duration = Duration::from_secs(10);
+
+/// The file system of `folder` that is yet to be mounted: `/etc/fstab` names it, or it is an automount. At boot it is mounted later, perhaps from
+/// an array. An automount is asked for its file system, by a thread of its own: who reaches into it waits for the mount, which may wait for an
+/// array that the caller starts.
 pub fn awaited(folder: &Path) -> Option<PathBuf> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
-    awaited_by(folder, &text("/etc/fstab"), &text("/proc/self/mountinfo"))
+    let (point, is_automount) = awaited_by(folder, &text("/etc/fstab"), &text("/proc/self/mountinfo"))?;
+    if is_automount {
+        ask_for(&point);
+    }
+    Some(point)
 }
 
-/// The same, from the texts of `fstab(5)` and `/proc/PID/mountinfo`.
-fn awaited_by(folder: &Path, fstab: &str, mounts: &str) -> Option<PathBuf> {
-    let mounted: Vec<PathBuf> = mounts.lines().filter_map(|line| line.split(' ').nth(4)).map(unescaped).collect();
-    let wanted = fstab.lines().filter(|line| !line.trim_start().starts_with('#')).filter_map(|line| {
+/// The same, from the texts of `fstab(5)` and `/proc/PID/mountinfo`, and whether it is an automount.
+fn awaited_by(folder: &Path, fstab: &str, mounts: &str) -> Option<(PathBuf, bool)> {
+    let of_line = |line: &str| {
+        let (place, what) = line.split_once(" - ")?;
+        // What lies below an indirect automount is mounted elsewhere.
+        let is_automount = what.starts_with("autofs ") && what.split([' ', ',']).any(|option| option == "direct");
+        Some((unescaped(place.split(' ').nth(4)?), is_automount))
+    };
+    let (automounts, mounted): (Vec<_>, Vec<_>) = mounts.lines().filter_map(of_line).partition(|(_, is_automount)| *is_automount);
+    let announced = fstab.lines().filter(|line| !line.trim_start().starts_with('#')).filter_map(|line| {
         let mut fields = line.split_whitespace().skip(1);
         let (point, options) = (fields.next()?, fields.nth(1).unwrap_or_default());
-        (!options.split(',').any(|option| option == "noauto")).then(|| unescaped(point))
+        (!options.split(',').any(|option| option == "noauto")).then(|| (unescaped(point), false))
     });
-    wanted.filter(|point| point.is_absolute() && folder.starts_with(point) && !mounted.contains(point)).max()
+    let is_awaited = |(point, _): &(PathBuf, bool)| {
+        point.is_absolute() && folder.starts_with(point) && !mounted.iter().any(|(other, _)| other == point)
+    };
+    announced.chain(automounts.iter().cloned()).filter(is_awaited).max()
+}
+
+/// Asks an automount for its file system, and does not wait for it.
+fn ask_for(point: &Path) {
+    static IS_ASKED: AtomicBool = AtomicBool::new(false);
+    if IS_ASKED.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    let point = point.to_owned();
+    let ask = move || {
+        // To open it is to ask. Whether it was mounted is seen in mountinfo.
+        let _ = fs::read_dir(point);
+        std::thread::sleep(ASK_EVERY);
+        IS_ASKED.store(false, Ordering::SeqCst);
+    };
+    if std::thread::Builder::new().name("automount".into()).spawn(ask).is_err() {
+        IS_ASKED.store(false, Ordering::SeqCst);
+    }
 }
 
 /// The file system that a folder lies on, or would lie on.
@@ -105,11 +143,28 @@ mod tests {
         let fstab = "# /dev/x /var ext4\n/dev/sda1 / ext4 defaults 0 1\n/dev/stria/tank /var ext4 defaults,nofail 0 2\n\
                      /dev/sdc /srv ext4 noauto\n/dev/sdb1 /my\\040disk ext4 defaults\nproc /proc proc\nswap none swap\n";
         let awaited = |folder: &str| awaited_by(Path::new(folder), fstab, MOUNTED);
-        assert_eq!(awaited("/var/lib/stria"), Some("/var".into()));
+        assert_eq!(awaited("/var/lib/stria"), Some(("/var".into(), false)));
         assert_eq!(awaited("/srv/stria"), None, "nobody mounts it at boot");
         assert_eq!(awaited("/my disk/stria"), None, "it is mounted");
         assert_eq!(awaited("/variable"), None);
         let mounted = format!("{MOUNTED}31 22 0:22 / /var rw - ext4 /dev/ublkb0 rw\n");
         assert_eq!(awaited_by(Path::new("/var/lib/stria"), fstab, &mounted), None);
+    }
+
+    /// It stands in mountinfo at its point whether or not its file system is mounted, and fstab need not name it.
+    #[test]
+    fn the_file_system_of_an_automount_is_awaited() {
+        let fstab = "/dev/stria/tank /var ext4 noauto,x-systemd.automount\n/dev/stria/lake /srv ext4 x-systemd.automount\n";
+        let automount =
+            |point: &str| format!("40 22 0:30 / {point} rw shared:9 - autofs systemd-1 rw,fd=46,pgrp=1,direct,pipe_ino=2\n");
+        let mounts = format!("{MOUNTED}{}{}", automount("/var"), automount("/srv"));
+        let awaited = |folder: &str, mounts: &str| awaited_by(Path::new(folder), fstab, mounts);
+        assert_eq!(awaited("/var/lib/stria", &mounts), Some(("/var".into(), true)));
+        assert_eq!(awaited("/srv/stria", &mounts), Some(("/srv".into(), true)));
+        assert_eq!(awaited_by(Path::new("/var/lib/stria"), "", &mounts), Some(("/var".into(), true)), "a unit of systemd");
+        let mounted = format!("{mounts}41 40 0:31 / /var rw shared:10 - ext4 /dev/ublkb0 rw\n");
+        assert_eq!(awaited("/var/lib/stria", &mounted), None);
+        let indirect = automount("/var").replace(",direct", ",indirect");
+        assert_eq!(awaited_by(Path::new("/var/lib/stria"), "", &indirect), None);
     }
 }

@@ -16,7 +16,7 @@ use crate::config::{Block, Uuid};
 use crate::event_words::ServiceSentence;
 use crate::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::meant::{self, cannot_be_read_back, chosen, look};
-use crate::mounts::awaited;
+use crate::mounts::{Below, awaited};
 use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
 use crate::progress::{GAVE_UP, Quiet, has_targets, is_given_up, redundant_count, running};
@@ -66,8 +66,10 @@ pub struct Jobs {
 struct Kept {
     jobs: VecDeque<Job>,
     last: u64,
-    /// The file system of the list is yet to be mounted.
+    /// The file system of the list is yet to be mounted, as was known at the start.
     is_awaited: bool,
+    /// The file system that the list was read from. Another may be mounted over it later: fstab does not name all.
+    below: Option<Below>,
     /// The running jobs that only follow a sweep.
     following: BTreeSet<u64>,
     /// The cancelled jobs that have not ended yet, each with the user's name.
@@ -137,9 +139,17 @@ impl Kept {
 
     fn add_earlier(&mut self, jobs: VecDeque<Job>) {
         for mut job in jobs.into_iter().rev() {
+            // The file system was unmounted meanwhile, and is mounted again.
+            if self.jobs.iter().any(|other| other.started_ms == job.started_ms && other.title == job.title) {
+                continue;
+            }
             if job.state == JobState::Running {
                 (job.state, job.task, job.ended_ms) = (JobState::Failed, None, Some(now_ms()));
                 job.text = format!("the daemon ended before this job did: {}", after_a_restart(&job.action));
+            }
+            // A file system that nobody announced was mounted after jobs of this run had their numbers.
+            if self.jobs.iter().any(|other| other.id == job.id) {
+                job.id = self.last + 1;
             }
             self.last = self.last.max(job.id);
             self.jobs.push_front(job);
@@ -169,6 +179,7 @@ impl Jobs {
             // Above all numbers of the list that is yet to be read.
             kept.last = now_ms() / 1000;
         } else {
+            kept.below = Below::of(folder);
             kept.add_earlier(load(&file));
         }
         Self { kept: Mutex::new(kept), path: file, writing: Mutex::default() }
@@ -177,11 +188,15 @@ impl Jobs {
     /// Writes the jobs to their file, unless its file system is yet to be mounted.
     fn save(&self) {
         let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.lock().is_awaited {
-            return;
-        }
         let folder = self.path.parent().expect("it is in a folder");
-        let text = serde_json::to_string_pretty(&self.all()).expect("jobs are plain data");
+        let jobs = {
+            let kept = self.lock();
+            if kept.is_awaited || awaited(folder).is_some() {
+                return;
+            }
+            kept.jobs.clone()
+        };
+        let text = serde_json::to_string_pretty(&jobs).expect("jobs are plain data");
         let made = DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|error| error.to_string());
         let written = made.and_then(|()| replace(&self.path, &(text + "\n")).map_err(|failure| failure.to_string()));
         if let Err(error) = written {
@@ -189,11 +204,17 @@ impl Jobs {
         }
     }
 
-    /// The jobs. Those of a file system that is mounted later are added then.
+    /// The jobs. Those of a file system that is mounted later are added then, before any are written there.
     fn lock(&self) -> MutexGuard<'_, Kept> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.is_awaited && self.path.parent().and_then(awaited).is_none() {
-            kept.is_awaited = false;
+        let folder = self.path.parent().expect("it is in a folder");
+        if awaited(folder).is_some() {
+            return kept;
+        }
+        let below = Below::of(folder);
+        let hides = below.zip(kept.below).is_some_and(|(below, before)| below.hides(before));
+        kept.below = below;
+        if std::mem::take(&mut kept.is_awaited) || hides {
             kept.add_earlier(load(&self.path));
         }
         kept
@@ -703,6 +724,38 @@ mod tests {
             kept.following.insert(kept.last);
         }
         assert!(kept.check_place(&resume).expect_err("each has a thread").message.starts_with("256 "));
+    }
+
+    /// A unit of systemd mounts it, so fstab does not announce it: the jobs of before were overwritten with those of this boot.
+    #[test]
+    fn a_file_system_that_is_mounted_over_the_folder_keeps_its_jobs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // Another file system below the root's, in place of one that is mounted.
+        let real = tempfile::tempdir_in("/dev/shm").expect("a folder");
+        let state = folder.path().join("state");
+        let job = |id: u64, title: &str| {
+            json!({"id": id, "action": {"action": "resume", "array": "a"}, "title": title, "by": "", "state": "done", "text": "", "task": null,
+                "started_ms": 0, "ended_ms": 1})
+        };
+        let write =
+            |folder: &Path, jobs: serde_json::Value| fs::write(folder.join("jobs.json"), jobs.to_string()).expect("a file");
+        fs::create_dir(&state).expect("a folder");
+        write(&state, json!([job(1, "now")]));
+        write(real.path(), json!([job(1, "before"), job(2, "later")]));
+        let shown = |jobs: &Jobs| jobs.all().iter().map(|job| (job.id, job.title.clone())).collect::<Vec<_>>();
+        let jobs = Jobs::open(&state);
+        assert_eq!(shown(&jobs), [(1, "now".to_owned())]);
+        fs::rename(&state, folder.path().join("hidden")).expect("a move");
+        std::os::unix::fs::symlink(real.path(), &state).expect("a link");
+        jobs.save();
+        let all = [(3, "before".to_owned()), (2, "later".to_owned()), (1, "now".to_owned())];
+        assert_eq!((shown(&jobs), shown(&Jobs::open(real.path()))), (all.to_vec(), all.to_vec()));
+        // It is unmounted, what it hid is older, and mounted again.
+        fs::remove_file(&state).and_then(|()| fs::rename(folder.path().join("hidden"), &state)).expect("a move");
+        assert_eq!(shown(&jobs), all);
+        fs::rename(&state, folder.path().join("hidden")).expect("a move");
+        std::os::unix::fs::symlink(real.path(), &state).expect("a link");
+        assert_eq!(shown(&jobs), all);
     }
 
     /// The text of every job once named `status` and a rebuild.
