@@ -27,7 +27,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The cookie of a session; the port that the client names follows, if it names one.
+/// The begin of the name of a session's cookie. A number of the daemon's own follows ([`Guard::cookie`]), and the port that the client names, if it
+/// names one.
 pub const COOKIE: &str = "stria_session";
 /// A session ends so long after its last request, and at the latest so long after its begin.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -223,6 +224,8 @@ pub struct TokenLine {
 
 /// The check of who calls.
 pub struct Guard {
+    /// The name of its cookie, without the port.
+    pub cookie: String,
     /// The file of tokens.
     tokens: std::path::PathBuf,
     /// The group that may operate, and the one that may do everything.
@@ -303,6 +306,18 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
+/// The name of the cookie of a daemon with these options on this machine. It differs from that of every other daemon, which a browser may reach at the
+/// same host and port, and is the same after a restart, so that browsers do not collect cookies.
+fn cookie_of(options: &ApiOptions, machine: &str, host: &str) -> String {
+    // Hashed, as the number of a machine is not for strangers (machine-id(5)).
+    let own = sha256(format!("stria session\n{machine}\n{host}\n{}\n{:?}", options.tokens.display(), options.listen).as_bytes());
+    format!("{COOKIE}_{}", &own[..8])
+}
+
+fn read_or_empty(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
 /// 256 random bits in hexadecimal digits.
 pub fn secret() -> String {
     let mut bytes = [0; 32];
@@ -346,10 +361,11 @@ pub fn read_tokens(path: &Path) -> Result<Vec<TokenLine>, String> {
 impl Guard {
     /// A guard with the file of tokens, groups and accounts of the configuration.
     pub fn new(options: &ApiOptions) -> Self {
+        let cookie = cookie_of(options, &read_or_empty("/etc/machine-id"), &read_or_empty("/proc/sys/kernel/hostname"));
         let ApiOptions { tokens, group, admin_group, accounts, .. } = options.clone();
         let (sessions, logins, wrong) = (Mutex::default(), Mutex::default(), Mutex::default());
         let users = Users::of_this_machine();
-        Self { tokens, groups: Mutex::new((group, admin_group)), accounts, users, sessions, logins, wrong }
+        Self { cookie, tokens, groups: Mutex::new((group, admin_group)), accounts, users, sessions, logins, wrong }
     }
 
     /// A group was not known at the start, and is now. Returns those that are known: the one that may operate, and the one that may do everything.
@@ -620,6 +636,28 @@ mod tests {
         let path = folder.path().join("tokens");
         std::fs::write(&path, lines).expect("a file");
         (folder, with(&path, None, SystemAccounts::Off))
+    }
+
+    /// Before, two daemons behind one proxy, or one tunnel after another at one port, had one name: a login to one ended the session with the other.
+    #[test]
+    fn each_daemon_has_a_cookie_of_its_own() {
+        let of = |tokens: &str, listen: &str, machine: &str, host: &str| {
+            let listen = listen.parse::<std::net::SocketAddr>().into_iter().collect();
+            let api = Api { tokens: tokens.into(), ..Api::default() }.options().expect("it is good");
+            cookie_of(&ApiOptions { listen, ..api }, machine, host)
+        };
+        let name = of("/a", "[::]:8443", "m", "h");
+        let digits = name.strip_prefix("stria_session_").expect("the name");
+        assert!(digits.len() == 8 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()), "{name}");
+        assert_eq!(name, of("/a", "[::]:8443", "m", "h"), "the same after a restart");
+        for other in [
+            of("/b", "[::]:8443", "m", "h"),
+            of("/a", "[::]:9443", "m", "h"),
+            of("/a", "[::]:8443", "n", "h"),
+            of("/a", "", "m", "i"),
+        ] {
+            assert_ne!(name, other);
+        }
     }
 
     fn with(tokens: &Path, group: Option<u32>, accounts: SystemAccounts) -> Guard {

@@ -224,7 +224,7 @@ pub fn document(routes: &[Route], extra: Vec<(&str, Value)>) -> Value {
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "a token of `stria token create`"},
                 "session": {"type": "apiKey", "in": "cookie", "name": super::auth::COOKIE,
-                    "description": "begun by POST /api/v1/session, and with the port of the host that the request names: stria_session_8443; what changes something also needs the header x-stria-csrf"},
+                    "description": "begun by POST /api/v1/session. Its name goes on with eight digits of the daemon's own, and with the port of the host that the request names: stria_session_0a1b2c3d_8443. What changes something also needs the header x-stria-csrf"},
                 "certificate": {"type": "mutualTLS", "description": "a client certificate that `stria token create --certificate` knows"},
                 "peer": {"type": "apiKey", "in": "header", "name": "host",
                     "description": "on the unix socket the kernel names the user: root is admin, the group of [api] may operate"},

@@ -7,7 +7,7 @@
 //! the page itself (no request forgery), and no answer may be framed, stored or run scripts of others.
 
 use super::accounts::Refusal;
-use super::auth::{Begun, COOKIE, Caller, Counts, LASTS, LOGINS_SHOWN, Peer, Shown, sha256};
+use super::auth::{Begun, Caller, Counts, LASTS, LOGINS_SHOWN, Peer, Shown, sha256};
 use super::parts::Rest;
 use super::reading::{Read, Waiting};
 use super::route::{RawCall, Route};
@@ -377,23 +377,23 @@ fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The cookie of a session with this daemon. A browser sends the cookies of a host to all of its ports, so two daemons on two ports (or two
-/// tunnels to two machines) would overwrite each other's. The port is that which the browser sees.
-fn cookie_name(headers: &HeaderMap) -> String {
+/// The name of the cookie of a session with this daemon, whose own name is `own`. The port that the browser sees follows: a browser sends the cookies
+/// of a host to all of its ports, and machines that were copied from one image may share a name.
+fn cookie_name(own: &str, headers: &HeaderMap) -> String {
     let port = text(headers, header::HOST).and_then(|host| host.rsplit_once(':')).map_or("", |(_, port)| port);
     match port.parse::<u16>() {
-        Ok(port) => format!("{COOKIE}_{port}"),
-        Err(_) => COOKIE.to_owned(),
+        Ok(port) => format!("{own}_{port}"),
+        Err(_) => own.to_owned(),
     }
 }
 
-/// The credentials in a request's head.
-fn shown(headers: &HeaderMap) -> Shown {
+/// The credentials in a request's head, for the daemon with this name of its cookie.
+fn shown(own: &str, headers: &HeaderMap) -> Shown {
     let token = text(headers, header::AUTHORIZATION).and_then(|value| {
         let (scheme, token) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
     });
-    let name = cookie_name(headers);
+    let name = cookie_name(own, headers);
     let cookies =
         headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok()).flat_map(|value| value.split(';'));
     let session = cookies.filter_map(|cookie| cookie.trim().split_once('=')).find(|(key, _)| *key == name);
@@ -473,13 +473,14 @@ impl Server {
                 return with(StatusCode::UNSUPPORTED_MEDIA_TYPE, error);
             }
         }
-        let credentials = shown(&head.headers);
+        let credentials = shown(&self.rest.guard.cookie, &head.headers);
         // Both are open to clients that have not logged in.
         if path == "/api/v1/login" && method == Method::GET {
             return axum::Json(LoginWays { accounts: self.rest.accounts.may_log_in() }).into_response();
         }
         if path == "/api/v1/session" && method == Method::POST {
-            return to_the_end(self.begin_session(peer, cookie_name(&head.headers), body)).await;
+            let name = cookie_name(&self.rest.guard.cookie, &head.headers);
+            return to_the_end(self.begin_session(peer, name, body)).await;
         }
         let (server, asked, shown) = (Arc::clone(&self), peer.clone(), credentials.clone());
         let unattended = is_unattended(&path, &head.headers);
@@ -742,22 +743,23 @@ mod tests {
     /// Before, a login to a daemon on another port of the host ended the session with this one.
     #[test]
     fn daemons_on_two_ports_of_a_host_have_cookies_of_their_own() {
-        let at = |host: &'static str| {
+        let at = |own: &str, host: &'static str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::HOST, HeaderValue::from_static(host));
             headers.insert(
                 header::COOKIE,
-                HeaderValue::from_static("stria_session=none; stria_session_8443=one; stria_session_9443=two"),
+                HeaderValue::from_static("own=none; own_8443=one; own_9443=two; other=three; other_8443=four"),
             );
-            (cookie_name(&headers), shown(&headers).session.expect("a session"))
+            (cookie_name(own, &headers), shown(own, &headers).session.expect("a session"))
         };
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(at("box.example:8443"), pair("stria_session_8443", "one"));
-        assert_eq!(at("[fd00::1]:9443"), pair("stria_session_9443", "two"));
-        assert_eq!(at("box.example"), pair("stria_session", "none"), "a proxy at the usual port");
-        assert_eq!(at("[fd00::1]").0, "stria_session");
+        assert_eq!(at("own", "box.example:8443"), pair("own_8443", "one"));
+        assert_eq!(at("other", "box.example:8443"), pair("other_8443", "four"), "another daemon behind the same proxy");
+        assert_eq!(at("own", "[fd00::1]:9443"), pair("own_9443", "two"));
+        assert_eq!(at("own", "box.example"), pair("own", "none"), "a proxy at the usual port");
+        assert_eq!(at("own", "[fd00::1]").0, "own");
         // Nothing but a number comes into the answer's head.
-        assert_eq!(at("box.example:8443; Domain=x").0, "stria_session");
+        assert_eq!(at("own", "box.example:8443; Domain=x").0, "own");
     }
 
     /// HSTS covers every port of a host: a browser would refuse plain HTTP on the others for as long. This port speaks TLS alone,
