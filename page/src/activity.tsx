@@ -4,10 +4,10 @@ import { arrays, events, jobs, server_zone } from "./live.ts";
 import { JobLine } from "./first.tsx";
 import { zone } from "./format.ts";
 import { Refused, Sign, Told, When, useLoaded } from "./parts.tsx";
-import { Said } from "./said.tsx";
+import { Said, worded } from "./said.tsx";
 import * as server from "./server.ts";
-import type { Event } from "./types.ts";
-import { t } from "./words.ts";
+import type { Event, EventPage } from "./types.ts";
+import { language, t } from "./words.ts";
 
 const SERIOUS = new Set(["member_failed", "member_gone", "no_room", "member_silent", "wrong_bytes", "bad_blocks", "unreadable", "lane_silent", "mismatch", "alarm", "sweep_stopped"]);
 
@@ -15,6 +15,19 @@ const SERIOUS = new Set(["member_failed", "member_gone", "no_room", "member_sile
 const PAGE = 200;
 const MOST = 1000;
 const SEARCH_AFTER_MS = 400;
+
+/** Whether an event has this text, in the server's English or as the page words it. */
+const has = (event: Event, text: string) => event.text.includes(text) || (worded(event.said)?.toLowerCase().includes(text.toLowerCase()) ?? false);
+
+/** The events that are wanted. The server searches all of them in its English; the latest are searched here as well, in the reader's language. */
+async function found(wanted: { array: string; text: string; limit: number }, is_unattended: boolean): Promise<EventPage> {
+  const page = await server.events(wanted, is_unattended);
+  if (wanted.text === "" || language.value === "en") return page;
+  const latest = await server.events({ ...wanted, text: "", limit: MOST }, is_unattended);
+  const all = new Map([...page.events, ...latest.events.filter((event) => has(event, wanted.text))].map((event) => [`${event.time_ms} ${event.sequence}`, event]));
+  const events = [...all.values()].sort((one, other) => one.time_ms - other.time_ms || one.sequence - other.sequence);
+  return { ...page, more: page.more || events.length > wanted.limit, events: events.slice(-wanted.limit) };
+}
 
 export function Activity() {
   const [array, set_array] = useState("");
@@ -29,9 +42,9 @@ export function Activity() {
   const [limit, set_limit] = useState(PAGE);
   const newest = events.value.at(-1)?.time_ms;
   const load = (is_unattended: boolean) =>
-    orders ? server.audit(limit, is_unattended) : server.events({ array, text, limit }, is_unattended);
-  const { value, error } = useLoaded(load, [array, text, orders, limit], [newest]);
-  const shown = [...(value?.events ?? [])].filter((event) => !orders || ((array === "" || event.array === array) && event.text.includes(text))).reverse();
+    orders ? server.audit(limit, is_unattended) : found({ array, text, limit }, is_unattended);
+  const { value, error } = useLoaded(load, [array, text, orders, limit, language.value], [newest]);
+  const shown = [...(value?.events ?? [])].filter((event) => !orders || ((array === "" || event.array === array) && has(event, text))).reverse();
   return (
     <>
       <header class="page-head">

@@ -1562,6 +1562,20 @@ export interface components {
              */
             dirty_count: number;
         };
+        /** @description Bounds on the speed of sweeps, as they were asked for. */
+        Bounds: {
+            /**
+             * Format: uint64
+             * @description Their latency; null: no bound.
+             */
+            bound_us: number | null;
+            /** @description The upper one. */
+            max_bytes_per_s: components["schemas"]["Size"] | null;
+            /** @description The lower one. */
+            min_bytes_per_s: components["schemas"]["Size"] | null;
+            /** @description The part of clients' requests whose latency is bounded, in percent. */
+            percentile: string | null;
+        };
         /** @description The channels that an alarm was sent by. */
         Channels: string[];
         /** @description What the checksums of a member have found, in blocks of 4 KiB. */
@@ -1670,6 +1684,8 @@ export interface components {
              */
             written_bytes: number;
         };
+        /** @description Whether an order disconnects clients. */
+        ClientsOrNot: boolean;
         /** @description The part that an alarm is about, in parentheses; null: the array as a whole. */
         Component: string | null;
         /** @description The configuration as a file. */
@@ -2032,6 +2048,8 @@ export interface components {
             /** @description What can be done with it. */
             remedy: string;
         };
+        /** @description Whether an order skips checks. */
+        Forced: boolean;
         /** @description The array that a plan would make. */
         Forecast: {
             /**
@@ -2677,6 +2695,11 @@ export interface components {
             /** @description Why, and what to do. */
             text: string;
         };
+        /**
+         * Format: uint64
+         * @description A length in bytes; null: all.
+         */
+        Length: number | null;
         /** @description What one level makes of the drives. */
         LevelForecast: {
             /**
@@ -2988,6 +3011,172 @@ export interface components {
         Names: string[];
         /** @description What keeps an array of the configuration from being served. */
         Obstacle: "drives" | "in_use" | "silent" | "group" | "other";
+        /** @description The array that an order is for; null: a route of the API stands for any. */
+        Of: string | null;
+        /** @description An order, for programs: `code` stays the same when its words change. */
+        OrderSentence: {
+            /** @constant */
+            code: "order-reload";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "order-stop-all";
+            values: {
+                clients_or_not: components["schemas"]["ClientsOrNot"];
+            };
+        } | {
+            /** @constant */
+            code: "order-alarm-test";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "order-start";
+            values: {
+                force: components["schemas"]["Forced"];
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-stop";
+            values: {
+                clients_or_not: components["schemas"]["ClientsOrNot"];
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-add";
+            values: {
+                drive: string;
+                force: components["schemas"]["Forced"];
+                of: components["schemas"]["Of"];
+                span: components["schemas"]["ToSpan"];
+            };
+        } | {
+            /** @constant */
+            code: "order-fail";
+            values: {
+                drive: string;
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-remove";
+            values: {
+                drive: string;
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-replace";
+            values: {
+                force: components["schemas"]["Forced"];
+                new: string;
+                of: components["schemas"]["Of"];
+                old: string;
+            };
+        } | {
+            /** @constant */
+            code: "order-firmware";
+            values: {
+                drive: string;
+                force: components["schemas"]["Forced"];
+                image: string;
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-scrub";
+            values: {
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-repair";
+            values: {
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-scrub-end";
+            values: {
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-pause";
+            values: {
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-resume";
+            values: {
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-speed";
+            values: {
+                bounds: components["schemas"]["Bounds"];
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-settings";
+            values: {
+                force: components["schemas"]["Forced"];
+                of: components["schemas"]["Of"];
+                settings: components["schemas"]["SettingsRequest"];
+            };
+        } | {
+            /** @constant */
+            code: "order-trim";
+            values: {
+                length: components["schemas"]["Length"];
+                of: components["schemas"]["Of"];
+                start_bytes: components["schemas"]["Size"];
+            };
+        } | {
+            /** @constant */
+            code: "order-limits";
+            values: {
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-price";
+            values: {
+                of: components["schemas"]["Of"];
+            };
+        } | {
+            /** @constant */
+            code: "order-config";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "order-schedules";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "order-session-end";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "order-job-end";
+            values: {
+                job: string;
+            };
+        } | {
+            /** @constant */
+            code: "order-plan";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "order-other";
+            values: {
+                text: string;
+            };
+        };
         /** @description The result of a test message on one channel. */
         Outcome: {
             /** @description `program`, `mail`, `webhook`, `console` or `journal`. */
@@ -3876,6 +4065,53 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "order-done";
+            values: {
+                by: string;
+                order: components["schemas"]["OrderSentence"];
+            };
+        } | {
+            /** @constant */
+            code: "order-failed";
+            values: {
+                by: string;
+                order: components["schemas"]["OrderSentence"];
+                /** Format: uint16 */
+                status: number;
+            };
+        } | {
+            /** @constant */
+            code: "order-taken";
+            values: {
+                by: string;
+                order: components["schemas"]["OrderSentence"];
+            };
+        } | {
+            /** @constant */
+            code: "order-refused";
+            values: {
+                by: string;
+                order: components["schemas"]["OrderSentence"];
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "order-refused-last";
+            values: {
+                by: string;
+                order: components["schemas"]["OrderSentence"];
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "order-forbidden";
+            values: {
+                by: string;
+                order: components["schemas"]["OrderSentence"];
+                reason: string;
+            };
+        } | {
+            /** @constant */
             code: "job-ordered";
             values: {
                 action: string;
@@ -3914,6 +4150,36 @@ export interface components {
                 outcome: string;
                 title: components["schemas"]["PlanSentence"];
             };
+        } | {
+            /** @constant */
+            code: "job-cancelled-by";
+            values: {
+                by: string;
+            };
+        } | {
+            /** @constant */
+            code: "job-cut";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "job-cut-wipe";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "job-cut-discard";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "job-cut-erase";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "job-cut-sanitize";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "job-cut-firmware";
+            values: Record<string, never>;
         } | {
             /** @constant */
             code: "scheduled-scrub-goes-on";
@@ -4169,6 +4435,8 @@ export interface components {
              */
             total_bytes: number;
         };
+        /** @description The span that a drive is added to; null: none is named. */
+        ToSpan: string | null;
         /** @description The urgency of a matter; the worst is the greatest. */
         Urgency: "well" | "notice" | "warning" | "critical";
         /** @description The verdict on a drive; the worst is the greatest. */

@@ -5,7 +5,7 @@ import { bytes, duration, listed, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, JobText, open_plan } from "./plan.tsx";
-import { Said, worded } from "./said.tsx";
+import { Said, by_words, worded } from "./said.tsx";
 import type { ArrayEntry, ArrayView, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
@@ -453,7 +453,7 @@ export function JobLine({ job }: { job: Job }) {
         {job.state === "failed" && <Pill state="critical">{t("job_has_failed")}</Pill>} {job.state === "cancelled" && <Pill state="notice">{t("job_was_cancelled")}</Pill>} <Said text={job.title} said={job.said} />
       </p>
       <p class="soft">
-        {t("job_by", { name: job.by, time: time(here(job.started_ms)) })} <JobText job={job} />
+        {t("job_by", { name: by_words(job.by), time: time(here(job.started_ms)) })} <JobText job={job} />
       </p>
       {job.task && job.state === "running" && <Progress task={job.task} />}
       <CancelJob job={job} />

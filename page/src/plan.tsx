@@ -490,7 +490,7 @@ const SAY_NO_MORE = new Set<Action["action"]>(["add", "replace", "fail", "remove
 export function JobText({ job }: { job: Job }) {
   const text = job_text(job);
   if (text === "") return null;
-  const ends = job.state === "failed" ? null : (job.ends?.map(worded) ?? null);
+  const ends = job.ends?.map(worded) ?? null;
   if (ends !== null && ends.every((end) => end !== null)) return <>{ends.join("; ")}</>;
   if (job.state !== "failed" && worded(job.said) !== null && SAY_NO_MORE.has(job.action.action)) return null;
   return <span lang="en">{text}</span>;

@@ -2,7 +2,7 @@
 // operating system or a drive gave, stand in the server's English.
 import { bytes, duration, listed } from "./format.ts";
 import { sweep_word } from "./parts.tsx";
-import { parts, sentences } from "./sentences.ts";
+import { alarms, parts, sentences } from "./sentences.ts";
 import type { Spoken } from "./types.ts";
 import { type Values, fill, language, t } from "./words.ts";
 
@@ -10,6 +10,7 @@ type Part = keyof typeof parts;
 const part = (key: Part, values: Values = {}) => fill(parts[key][language.value === "ru" ? 1 : 0], values);
 
 type Settings = Extract<Spoken, { code: "set-array" }>["values"]["settings"];
+type Bounds = Extract<Spoken, { code: "order-speed" }>["values"]["bounds"];
 type Wrong = Extract<Spoken, { code: "sweep-found-wrong" }>["values"]["wrong"];
 type Peer = Extract<Spoken, { code: "ssd-beside" }>["values"]["peer"];
 
@@ -28,12 +29,54 @@ function settings_words(of: Settings): string {
   ].join(", ");
 }
 
+const is_alarm = (name: string): name is keyof typeof alarms => Object.hasOwn(alarms, name);
+
+/** The name of an alarm in the reader's language; one that this page does not know stays as it is. */
+export function alarm_word(name: string): string {
+  if (language.value === "en") return name;
+  const percent = /^Rebuild(\d+)$/.exec(name)?.[1];
+  if (percent !== undefined) return part("alarm_percent", { n: Number(percent) });
+  return is_alarm(name) ? alarms[name][language.value === "ru" ? 1 : 0] : name;
+}
+
+const VIA: Record<string, Part> = { token: "by_token", certificate: "by_certificate", "session of": "by_session" };
+
+/** Who gave an order, as `Caller::shown` in rest/auth.rs says it: "root (user 0), process 7", "token ci from 10.0.0.1". */
+export function by_words(by: string): string {
+  if (language.value === "en") return by;
+  const [, via, name, from] = /^(token|certificate|session of) (.+) from (.+)$/s.exec(by) ?? [];
+  if (via !== undefined && name !== undefined && from !== undefined) return part(VIA[via] as Part, { name: by_words(name), from: by_words(from) });
+  const [, user, process] = /^(.+), process (\d+)$/s.exec(by) ?? [];
+  if (user !== undefined && process !== undefined) return part("by_process", { user: by_words(user), id: process });
+  // A number of the system is no quantity: it has no separators.
+  return by.replace(/^user (\d+)$|(?<=\()user (\d+)(?=\)$)/, (_, alone?: string, behind?: string) => part("by_user", { id: alone ?? behind ?? "" }));
+}
+
+function bounds_words(of: Bounds): string {
+  const latency = typeof of.bound_us === "number" ? part("latency_bound", { percentile: of.percentile ?? "", bound: of.bound_us }) : part("no_latency_bound");
+  return [
+    ...(typeof of.min_bytes_per_s === "number" ? [part("at_least", { rate: bytes(of.min_bytes_per_s) })] : []),
+    ...(typeof of.max_bytes_per_s === "number" ? [part("at_most", { rate: bytes(of.max_bytes_per_s) })] : []),
+    ...(of.percentile ? [latency] : []),
+  ].join(", ");
+}
+
 /** Values of a kind of their own, by their names, which the server's declarations share. */
 const SPECIAL: Record<string, (value: never) => string> = {
   peer: (value: Peer) => part(PEERS[value]),
   sweep: (value: string) => sweep_word(value),
   settings: settings_words,
   title: (value: Spoken) => worded(value) ?? "",
+  order: (value: Spoken) => worded(value) ?? "",
+  alarm: alarm_word,
+  by: by_words,
+  of: (value: string | null) => (value === null ? part("an_array") : part("the_array", { array: value })),
+  force: (value: boolean) => (value ? part("by_force") : ""),
+  clients_or_not: (value: boolean) => (value ? part("clients_or_not") : ""),
+  span: (value: string | null) => (value === null ? "" : part("to_span", { span: value })),
+  bounds: bounds_words,
+  length: (value: number | null) => (value === null ? part("whole_length") : bytes(value)),
+  status: String,
   wrong: (value: Wrong) => listed(value.map(({ drive, sectors }) => `${drive} (${sectors})`)),
   channels: (value: string[]) => (value.length === 0 ? part("no_channel") : part("by_channels", { names: value.join(", ") })),
   component: (value: string | null) => (value === null ? "" : ` (${value})`),

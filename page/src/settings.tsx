@@ -8,7 +8,8 @@ import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
 import type { AlarmSettings, ConfigVerdict, Outcome, RoutineSettings } from "./types.ts";
 import { is_cockpit } from "./way.ts";
-import { type Key, LANGUAGES, type Language, chosen, remember, t } from "./words.ts";
+import { alarm_word } from "./said.tsx";
+import { type Key, LANGUAGES, type Language, chosen, language, remember, t } from "./words.ts";
 
 export function Alarms() {
   const [tested, set_tested] = useState<Outcome[] | null>(null);
@@ -43,7 +44,8 @@ export function Alarms() {
           <ul class="plain-list">
             {standing.map((alarm) => (
               <li key={alarm.event + alarm.array + alarm.component}>
-                <Sign name="warning" /> <strong>{alarm.array}</strong> <span lang="en">{alarm.text}</span>{" "}
+                <Sign name="warning" /> <strong>{alarm.array}</strong> {language.value !== "en" && typeof alarm.event === "string" && `${alarm_word(alarm.event)}: `}
+                <span lang="en">{alarm.text}</span>{" "}
                 <small class="soft">
                   <Ago ms={alarm.since_s * 1000} />
                 </small>

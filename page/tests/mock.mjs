@@ -212,7 +212,7 @@ export const SCENES = {
 /** Serves a scene, which tests may change by `change`. */
 export async function mock(scene_name, port = 0) {
   let scene = SCENES[scene_name]();
-  const jobs = [];
+  const jobs = [...(scene.jobs ?? [])];
   const asked = [];
   const streams = new Set();
   const started = Date.now();
@@ -235,7 +235,7 @@ export async function mock(scene_name, port = 0) {
     "GET /api/v1/drives": () => scene.drives,
     "GET /api/v1/spares": () => scene.spares ?? { kind: "same", enclosure: "prefer", drives: [], offers: scene.arrays.map(({ name }) => ({ array: name, span: null, drives: [], why_none: "the pool is empty" })) },
     "GET /api/v1/foreign": () => scene.foreign ?? { arrays: [], firmware: [] },
-    "GET /api/v1/events": () => ({ events: scene.events, more: false, unstored: scene.unstored ?? 0 }),
+    "GET /api/v1/events": (_, query) => ({ events: scene.events.filter(({ text }) => text.includes(query.get("text") ?? "")), more: false, unstored: scene.unstored ?? 0 }),
     "GET /api/v1/audit": () => ({ events: [event(9, 60_000, "tank", "ordered", "root (user 0) ordered add: done")], more: false, unstored: 0 }),
     "PUT /api/v1/config": (body) => ((scene.config = body), { message: "the configuration is read anew" }),
     "GET /api/v1/config": () => scene.config ?? ({ text: "[daemon]\ndegraded-after = \"30s\"\n", tag: "1" }),
@@ -300,7 +300,7 @@ export async function mock(scene_name, port = 0) {
         const body = chunks.length > 0 ? JSON.parse(Buffer.concat(chunks).toString()) : null;
         if (request.method !== "GET") asked.push({ path, body });
         response.writeHead(200, { "content-type": "application/json" });
-        response.end(JSON.stringify(answer(body)));
+        response.end(JSON.stringify(answer(body, new URL(request.url, "http://localhost").searchParams)));
         return;
       }
       const file = new URL(path === "/" ? "index.html" : path.slice(1), BUNDLE);

@@ -1775,6 +1775,48 @@ test("a search waits for a pause in typing, and events that no file has yet are 
   );
 });
 
+test("orders, their givers and alarms are words of the reader's language, and are found by them", async () => {
+  const by = "root (user 0), process 1234";
+  const from_web = "session of alice (user 1000) from 192.0.2.7";
+  const event = (sequence, kind, text, code, values) => ({ sequence, time_ms: Date.now() - 60_000 + sequence, array: "tank", kind, text, said: { code, values } });
+  const scrub = { code: "order-repair", values: { of: "tank" } };
+  const speed = { code: "order-speed", values: { of: "tank", bounds: { min_bytes_per_s: 1 << 20, max_bytes_per_s: null, percentile: "99", bound_us: 5000 } } };
+  const alarm = (sequence, name) => event(sequence, "alarm", `${name} on array tank (by mail)`, "alarm-raised", { alarm: name, array: "tank", component: null, channels: ["mail"], detail: null });
+  const events = [
+    event(1, "ordered", `${by} ordered: scrub with repair in array "tank"; done`, "order-done", { by, order: scrub }),
+    event(2, "ordered", `${from_web} ordered: bounds; taken`, "order-taken", { by: from_web, order: speed }),
+    event(3, "ordered", `token ci from 192.0.2.8 ordered: GET /x; done`, "order-done", { by: "token ci from 192.0.2.8", order: { code: "order-other", values: { text: "GET /x" } } }),
+    alarm(4, "Fail"),
+    alarm(5, "Rebuild40"),
+    alarm(6, "OfTomorrow"),
+  ];
+  const ended = (id, action, state, text, ends) => ({ id, action, title: "", said: { code: "resume-sweeps", values: { array: "tank" } }, by, state, text, ends, task: null, started_ms: Date.now() - 60_000, ended_ms: Date.now() });
+  const jobs = [
+    ended(1, { action: "add", array: "tank", drive: "/dev/a" }, "failed", "the daemon ended before this job did: …", [{ code: "job-cut", values: {} }]),
+    ended(2, { action: "scrub", array: "tank" }, "cancelled", "it was cancelled", [{ code: "sweep-cancelled", values: { sweep: "scrub", percent: 3, at_sector: 9 } }, { code: "job-cancelled-by", values: { by } }]),
+  ];
+  SCENES.told = () => ({ ...SCENES.well(), events, jobs });
+  const shown = (page) => page.locator(".events li").allTextContents();
+  const reads = (locale, words, sought, hit) =>
+    on(
+      "told",
+      async (page) => {
+        await page.locator(".events li").nth(5).waitFor();
+        const lines = [...(await shown(page)), ...(await page.locator(".job").allTextContents())].join("\n");
+        for (const text of words) assert.ok(lines.includes(text), `${text}: ${lines}`);
+        await page.getByRole("searchbox").fill(sought);
+        await page.waitForFunction(() => document.querySelectorAll(".events li").length === 1);
+        assert.ok((await shown(page))[0].includes(hit), sought);
+      },
+      { place: "activity", locale },
+    );
+  const german = ["Befehl von root (Benutzer 0), Prozess 1234: Prüfung von Verbund „tank“ mit Reparatur; erledigt", "Sitzung von alice (Benutzer 1000) von 192.0.2.7: Tempo", "mindestens 1 MiB/s, Latenz der Clients p99 = 5.000 µs", "Token ci von 192.0.2.8: GET /x", "Alarm „Laufwerk ausgefallen“", "zu 40 % fertig", "Alarm „OfTomorrow“", "der Daemon endete vor diesem Auftrag", "abgebrochen: root (Benutzer 0), Prozess 1234"];
+  await reads("de-DE", german, "laufwerk ausg", "Laufwerk ausgefallen");
+  await reads("de-DE", [], "OfTomorrow", "OfTomorrow");
+  await reads("ru-RU", ["root (пользователь 0), процесс 1234: проверка массива «tank» с исправлением; выполнено", "сеанс alice (пользователь 1000), 192.0.2.7", "тревога «отказ накопителя»"], "отказ нак", "отказ накопителя");
+  await reads("en-GB", [`${by} ordered: scrub with repair in array "tank"; done`, "Fail on array tank"], "Fail on", "Fail on array tank");
+});
+
 test("days after a preposition, several slots and several drives have their form", async () => {
   SCENES.for_days = () => {
     const scene = { ...SCENES.paused(), events: [] };
@@ -1793,9 +1835,9 @@ test("days after a preposition, several slots and several drives have their form
 test("every sentence of the server is worded in German and Russian, with values that it has", async () => {
   const { build } = await import("esbuild");
   const made = await build({ entryPoints: [new URL("../src/sentences.ts", import.meta.url).pathname], bundle: true, format: "esm", write: false });
-  const { sentences, parts } = await import(`data:text/javascript;base64,${Buffer.from(made.outputFiles[0].text).toString("base64")}`);
+  const { alarms, sentences, parts } = await import(`data:text/javascript;base64,${Buffer.from(made.outputFiles[0].text).toString("base64")}`);
   const { schemas } = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")).components;
-  const declared = new Map(["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence"].flatMap((name) => schemas[name].oneOf.map(({ properties }) => [properties.code.const, Object.keys(properties.values.properties ?? {})])));
+  const declared = new Map(["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence", "OrderSentence"].flatMap((name) => schemas[name].oneOf.map(({ properties }) => [properties.code.const, Object.keys(properties.values.properties ?? {})])));
   assert.deepEqual(Object.keys(sentences).sort(), [...declared.keys()].sort());
   // What was ordered is in the title of the job; how a job ended, where that says more, in the sentences of its sweeps.
   const UNSAID = new Set(["job-ordered action", "job-done outcome", "pool-spare-taken result"]);
@@ -1806,7 +1848,7 @@ test("every sentence of the server is worded in German and Russian, with values 
       assert.deepEqual(declared.get(code).filter((value) => !said.has(value) && !UNSAID.has(`${code} ${value}`)), [], `${code}: ${text}`);
     }
   }
-  for (const [name, texts] of [...Object.entries(sentences), ...Object.entries(parts)]) {
+  for (const [name, texts] of [...Object.entries(sentences), ...Object.entries(parts), ...Object.entries(alarms)]) {
     assert.equal(texts.length, 2, name);
     const [de, ru] = texts;
     assert.ok(de !== "" && ru !== "" && (/^\{\w+\}$/.test(ru) || /[а-я]|SSD/.test(ru)), name);

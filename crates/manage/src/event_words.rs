@@ -1,5 +1,6 @@
 //! The sentences of events: those of arrays and drives, and those of the service itself.
 
+use crate::order_sentence::OrderSentence;
 use crate::plan_words::PlanSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -85,10 +86,24 @@ sentences! {
         AlarmRaised { alarm: String, array: String, component: Component, channels: Channels, detail: Detail } => "{alarm} on array {array}{component} ({channels}){detail}",
         AlarmRepeated { alarm: String, array: String, component: Component, channels: Channels, detail: Detail } => "still: {alarm} on array {array}{component} ({channels}){detail}",
         AlarmOver { alarm: String, array: String, component: Component, channels: Channels, detail: Detail } => "over: {alarm} on array {array}{component} ({channels}){detail}",
+        OrderDone { by: String, order: OrderSentence } => "{by} ordered: {order}; done",
+        OrderFailed { by: String, order: OrderSentence, status: u16 } => "{by} ordered: {order}; refused or failed (status {status})",
+        OrderTaken { by: String, order: OrderSentence } => "{by} ordered: {order}; taken",
+        OrderRefused { by: String, order: OrderSentence, reason: String } => "{by} ordered: {order}; refused: {reason}",
+        OrderRefusedLast { by: String, order: OrderSentence, reason: String } => "{by} ordered: {order}; refused, and further refusals within the minute are not recorded: {reason}",
+        OrderForbidden { by: String, order: OrderSentence, reason: String } => "{by} was refused: {order}; {reason}",
         JobOrdered { by: String, job: u64, title: PlanSentence, action: String } => "{by} ordered job {job}, {title}: {action}",
         JobDone { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} done: {outcome}",
         JobCancelled { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} cancelled: {outcome}",
         JobFailed { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} failed: {outcome}",
+        JobCancelledBy { by: String } => "{by} cancelled it",
+        // How a job ended that the daemon did not outlive.
+        JobCut {} => "the daemon ended before this job did: `status` shows how far it came, and a rebuild goes on by itself",
+        JobCutWipe {} => "the daemon ended before this job did: some of the drives may keep their signatures: repeat the action",
+        JobCutDiscard {} => "the daemon ended before this job did: the drives are discarded in part, and their signatures may be gone: repeat the action",
+        JobCutErase {} => "the daemon ended before this job did: the drive may be erasing itself still, which can take hours; repeat the action when it answers, as the end was not seen",
+        JobCutSanitize {} => "the daemon ended before this job did: a sanitize that has begun goes on in the drive: repeat the action, which waits for its end",
+        JobCutFirmware {} => "the daemon ended before this job did: `stria firmware ARRAY MEMBER` shows what the drive runs; if it had left the array for its reset, `stria add` brings it back",
         ScheduledScrubGoesOn { array: String } => "the scrub of \"{array}\" goes on where it was interrupted",
         ScheduledScrubCancelled { array: String } => "the scrub of \"{array}\" was cancelled: the next one is that of the schedule",
         LongSelfTestBegins { drive: String } => "{drive}: a long self-test begins",

@@ -36,6 +36,7 @@ mod meant;
 mod monitor;
 mod mounts;
 mod nbd;
+pub mod order_sentence;
 mod order_words;
 mod ownership;
 mod plain_status;

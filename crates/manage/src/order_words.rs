@@ -1,17 +1,21 @@
 //! Orders in words, for events: "reload of the configuration", not `POST /v1/reload`.
 
+use crate::api::SpeedRequest;
+use crate::order_sentence::{Bounds, ClientsOrNot, Forced, Length, Of, OrderSentence, ToSpan};
+use crate::plan_words::Size;
 use crate::settings::SettingsRequest;
 use percent_encoding::percent_decode_str;
+use serde::Deserialize;
 use serde_json::Value;
 use stria_block::shown;
-use stria_terminal::size;
 
 /// An order in words, from its method, its path of the control socket or the API, and its body. An order without words is shown as it was sent.
-pub fn order_words(method: &str, path: &str, body: &str) -> String {
+pub fn order_words(method: &str, path: &str, body: &str) -> OrderSentence {
     let parts: Vec<String> = path.trim_start_matches("/api").split('/').skip(2).map(decoded).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let body: Value = serde_json::from_str(body).unwrap_or(Value::Null);
-    of(method, &parts, &Body(&body)).unwrap_or_else(|| format!("{method} {path}"))
+    let as_sent = || OrderSentence::OrderOther { text: format!("{method} {path}") };
+    sentence_of(method, &parts, &Body(&body)).unwrap_or_else(as_sent)
 }
 
 fn decoded(part: &str) -> String {
@@ -30,109 +34,82 @@ impl Body<'_> {
         self.0[key] == true
     }
 
-    /// These words if the key is set.
-    fn if_set(&self, key: &str, words: &'static str) -> &'static str {
-        if self.is(key) { words } else { "" }
+    fn force(&self) -> Forced {
+        Forced(self.is("force"))
     }
 
-    fn bytes(&self, key: &str) -> Option<String> {
-        self.0[key].as_u64().map(size::show)
+    fn read<T: for<'de> Deserialize<'de>>(&self) -> Option<T> {
+        serde_json::from_value(self.0.clone()).ok()
     }
 }
 
-fn of(method: &str, parts: &[&str], body: &Body) -> Option<String> {
+fn sentence_of(method: &str, parts: &[&str], body: &Body) -> Option<OrderSentence> {
+    let of = |array: &str| Of((array != "{name}").then(|| array.to_owned()));
     Some(match (method, parts) {
-        ("POST", ["reload"]) => "reload of the configuration".into(),
-        ("POST", ["stop"]) => format!("stop of all arrays{}", body.if_set("force", ", clients or not")),
-        ("POST", ["alarms", "test"]) => "test of the alarms".into(),
-        ("POST", ["adopted", array, "start"]) => {
-            format!("start of {}{}", named(array), body.if_set("force", " by force"))
+        ("POST", ["reload"]) => OrderSentence::OrderReload {},
+        ("POST", ["stop"]) => OrderSentence::OrderStopAll { clients_or_not: ClientsOrNot(body.is("force")) },
+        ("POST", ["alarms", "test"]) => OrderSentence::OrderAlarmTest {},
+        ("POST", ["adopted", array, "start"]) => OrderSentence::OrderStart { of: of(array), force: body.force() },
+        ("POST", ["arrays", array, "stop"]) => {
+            OrderSentence::OrderStop { of: of(array), clients_or_not: ClientsOrNot(body.is("force")) }
         }
-        ("POST", ["arrays", array, "stop"]) => format!("stop of {}{}", named(array), body.if_set("force", ", clients or not")),
-        (method, ["arrays", array, order @ ..]) => format!("{} in {}", of_array(method, order, body)?, named(array)),
-        ("PUT", ["config"]) => "change of the configuration".into(),
-        ("PUT", ["routine", "settings"]) => "change of the schedules".into(),
-        ("DELETE", ["session"]) => "end of the session".into(),
-        ("DELETE", ["jobs", job]) => format!("end of job {}", shown(job)),
-        ("POST", ["jobs"]) => "a plan to be carried out".into(),
+        (method, ["arrays", array, order @ ..]) => of_array(method, order, body, of(array))?,
+        ("PUT", ["config"]) => OrderSentence::OrderConfig {},
+        ("PUT", ["routine", "settings"]) => OrderSentence::OrderSchedules {},
+        ("DELETE", ["session"]) => OrderSentence::OrderSessionEnd {},
+        ("DELETE", ["jobs", job]) => OrderSentence::OrderJobEnd { job: shown(job).to_string() },
+        ("POST", ["jobs"]) => OrderSentence::OrderPlan {},
         ("POST", ["actions"]) => {
             let part = |key: &str| body.0[key].as_str().map(shown).map(|text| text.to_string());
             let action = part("action").map_or_else(|| "an action".to_owned(), |action| action.replace('_', " "));
             let place = part("array").map_or_else(String::new, |array| format!(" in array \"{array}\""));
-            format!("{action}{place}")
+            OrderSentence::OrderOther { text: format!("{action}{place}") }
         }
         _ => return None,
     })
 }
 
-/// A route of the API stands for any array.
-fn named(array: &str) -> String {
-    if array == "{name}" { "an array".into() } else { format!("array \"{}\"", shown(array)) }
-}
-
-fn of_array(method: &str, order: &[&str], body: &Body) -> Option<String> {
-    let force = body.if_set("force", " by force");
+fn of_array(method: &str, order: &[&str], body: &Body, of: Of) -> Option<OrderSentence> {
+    let (force, drive) = (body.force(), || body.text("path"));
     Some(match (method, order) {
         ("POST", ["members"]) => {
-            let span = body.0["span"].as_str().map_or_else(String::new, |span| format!(" to span {}", shown(span)));
-            format!("addition of drive {}{span}{force}", body.text("path"))
+            let span = ToSpan(body.0["span"].as_str().map(str::to_owned));
+            OrderSentence::OrderAdd { of, drive: drive(), span, force }
         }
-        ("POST", ["members", "fail"]) => format!("dropping of member {}", body.text("path")),
-        ("POST", ["members", "remove"]) => format!("removal of member {}", body.text("path")),
+        ("POST", ["members", "fail"]) => OrderSentence::OrderFail { of, drive: drive() },
+        ("POST", ["members", "remove"]) => OrderSentence::OrderRemove { of, drive: drive() },
         ("POST", ["members", "replace"]) => {
-            format!("replacement of member {} by {}{force}", body.text("old"), body.text("new"))
+            OrderSentence::OrderReplace { of, old: body.text("old"), new: body.text("new"), force }
         }
         ("POST", ["members", "firmware"]) => {
-            format!("firmware {} for member {}{force}", body.text("image"), body.text("path"))
+            OrderSentence::OrderFirmware { of, drive: drive(), image: body.text("image"), force }
         }
-        ("POST", ["scrub"]) => format!("scrub{}", body.if_set("repair", " with repair")),
-        ("DELETE", ["scrub"]) => "end of the scrub".into(),
-        ("POST", ["pause"]) => "pause of sweeps".into(),
-        ("POST", ["resume"]) => "resumption of sweeps".into(),
-        ("PUT", ["speed"]) => speed(body),
-        ("PUT", ["settings"]) => settings(body)?,
-        ("POST", ["trim"]) => format!(
-            "trim of {} from {}",
-            body.bytes("length_bytes").unwrap_or_else(|| "all".into()),
-            body.bytes("start_bytes").unwrap_or_else(|| "the start".into())
-        ),
-        ("POST", ["limits"]) => "measurement of the members".into(),
-        ("POST", ["price"]) => "measurement of what the sweep costs clients".into(),
+        ("POST", ["scrub"]) if body.is("repair") => OrderSentence::OrderRepair { of },
+        ("POST", ["scrub"]) => OrderSentence::OrderScrub { of },
+        ("DELETE", ["scrub"]) => OrderSentence::OrderScrubEnd { of },
+        ("POST", ["pause"]) => OrderSentence::OrderPause { of },
+        ("POST", ["resume"]) => OrderSentence::OrderResume { of },
+        ("PUT", ["speed"]) => OrderSentence::OrderSpeed { of, bounds: bounds(body.read().unwrap_or_default()) },
+        ("PUT", ["settings"]) => OrderSentence::OrderSettings { of, settings: body.read::<SettingsRequest>()?, force },
+        ("POST", ["trim"]) => OrderSentence::OrderTrim {
+            of,
+            length: Length(body.0["length_bytes"].as_u64()),
+            start_bytes: Size(body.0["start_bytes"].as_u64().unwrap_or_default()),
+        },
+        ("POST", ["limits"]) => OrderSentence::OrderLimits { of },
+        ("POST", ["price"]) => OrderSentence::OrderPrice { of },
         _ => return None,
     })
 }
 
-fn speed(body: &Body) -> String {
-    let mut bounds = Vec::new();
-    bounds.extend(match body.0["min_bytes_per_s"].as_u64() {
-        Some(0) => Some("no minimum".into()),
-        _ => body.bytes("min_bytes_per_s").map(|speed| format!("at least {speed}/s")),
-    });
-    bounds.extend(body.bytes("max_bytes_per_s").map(|speed| format!("at most {speed}/s")));
-    let latency = &body.0["latency"];
-    if let Some(percentile) = latency["percentile"].as_f64() {
-        bounds.push(match latency["bound_us"].as_u64() {
-            Some(bound_us) => format!("latency of clients p{percentile} = {bound_us} µs"),
-            None => "no bound on latency".into(),
-        });
+fn bounds(request: SpeedRequest) -> Bounds {
+    let SpeedRequest { min_bytes_per_s, max_bytes_per_s, latency } = request;
+    Bounds {
+        min_bytes_per_s: min_bytes_per_s.map(Size),
+        max_bytes_per_s: max_bytes_per_s.map(Size),
+        percentile: latency.map(|latency| latency.percentile.to_string()),
+        bound_us: latency.and_then(|latency| latency.bound_us),
     }
-    format!("bounds on the speed of sweeps ({})", bounds.join(", "))
-}
-
-fn settings(body: &Body) -> Option<String> {
-    let known: SettingsRequest = serde_json::from_value(body.0.clone()).ok()?;
-    let switch = |is_on: bool| if is_on { "on" } else { "off" }.to_owned();
-    let word = |value: &Value| value.as_str().unwrap_or("?").to_owned();
-    let changes = [
-        ("write", known.write.map(|_| word(&body.0["write"]))),
-        ("drive-caches", known.drive_caches.map(switch)),
-        ("read-only", known.read_only.map(switch)),
-        ("bitmap", known.bitmap),
-        ("log", known.log),
-        ("integrity", known.integrity.map(switch)),
-    ];
-    let changes: Vec<String> = changes.into_iter().filter_map(|(key, value)| Some(format!("{key} {}", shown(&value?)))).collect();
-    Some(format!("change of settings ({}){}", changes.join(", "), body.if_set("force", " by force")))
 }
 
 #[cfg(test)]
@@ -164,7 +141,7 @@ mod tests {
                 "PUT",
                 "/v1/arrays/tank/settings",
                 r#"{"write":"through","drive_caches":false}"#,
-                "change of settings (write through, drive-caches off) in array \"tank\"",
+                "change of settings (write through, the drives' write caches off) in array \"tank\"",
             ),
             ("PUT", "/api/v1/config", "", "change of the configuration"),
             ("POST", "/api/v1/actions", "", "an action"),
@@ -172,7 +149,7 @@ mod tests {
             ("DELETE", "/api/v1/jobs/7", "", "end of job 7"),
             ("POST", "/v1/nothing", "", "POST /v1/nothing"),
         ] {
-            assert_eq!(order_words(method, path, body), words, "{method} {path}");
+            assert_eq!(order_words(method, path, body).to_string(), words, "{method} {path}");
         }
     }
 
@@ -186,7 +163,7 @@ mod tests {
             for method in ["post", "put", "delete"].into_iter().filter(|method| line.contains(&format!("{method}("))) {
                 // udev's reports of drives are no orders.
                 if path != "/v1/drives" {
-                    let words = order_words(&method.to_uppercase(), &path, "{}");
+                    let words = order_words(&method.to_uppercase(), &path, "{}").to_string();
                     assert!(!words.contains("/v1/"), "{words}");
                     count += 1;
                 }

@@ -3,6 +3,7 @@
 use crate::api::{ApiError, ApiErrorKind, Done, DriveRequest, StartRequest};
 use crate::control::{Body, Order, answer};
 use crate::directory::Directory;
+use crate::event_words::ServiceSentence;
 use crate::keeper::Keeper;
 use crate::order_words::order_words;
 use crate::routine::Routine;
@@ -68,12 +69,14 @@ pub fn witness(service: Arc<Service>) -> Arc<dyn Fn(Order) + Send + Sync> {
         }
         let user = user_name(&directory, uid).map_or_else(|| format!("user {uid}"), |name| format!("{name} (user {uid})"));
         let process = pid.map_or_else(String::new, |pid| format!(", process {pid}"));
-        let outcome = if status < 300 { "done".to_owned() } else { format!("refused or failed (status {status})") };
         let (method, path) = what.split_once(' ').unwrap_or(("", what.as_str()));
-        let words = order_words(method, path, &body);
+        let (by, order) = (format!("{user}{process}"), order_words(method, path, &body));
         let array = what.split('/').skip_while(|part| *part != "arrays" && *part != "adopted").nth(1).unwrap_or_default();
         let array = percent_encoding::percent_decode_str(array).decode_utf8_lossy().into_owned();
-        let text = format!("{user}{process} ordered: {words}; {outcome}");
-        service.events().push(view::plain_event(&array, "ordered", text));
+        let said = match status {
+            ..300 => ServiceSentence::OrderDone { by, order },
+            _ => ServiceSentence::OrderFailed { by, order, status },
+        };
+        service.events().push(view::said_event(&array, "ordered", said));
     })
 }

@@ -145,7 +145,8 @@ impl Kept {
             }
             if job.state == JobState::Running {
                 (job.state, job.task, job.ended_ms) = (JobState::Failed, None, Some(now_ms()));
-                job.text = format!("the daemon ended before this job did: {}", after_a_restart(&job.action));
+                let said = after_a_restart(&job.action);
+                (job.text, job.ends) = (said.to_string(), Some(vec![said.into()]));
             }
             // A file system that nobody announced was mounted after jobs of this run had their numbers.
             if self.jobs.iter().any(|other| other.id == job.id) {
@@ -343,7 +344,12 @@ impl Jobs {
         };
         let (state, text) = match (outcome, cancelled) {
             (Ok(text), _) => (JobState::Done, text),
-            (Err(error), Some(by)) => (JobState::Cancelled, format!("{}; {by} cancelled it", error.message)),
+            (Err(error), Some(by)) => {
+                let said = ServiceSentence::JobCancelledBy { by };
+                let text = format!("{}; {said}", error.message);
+                self.change(id, |job| job.ends.iter_mut().for_each(|ends| ends.push(said.clone().into())));
+                (JobState::Cancelled, text)
+            }
             (Err(error), None) => (JobState::Failed, error.message),
         };
         let mut by = String::new();
@@ -438,22 +444,14 @@ fn ended_count(ends: &[EventView]) -> usize {
 }
 
 /// What became of a job that ran when the daemon ended, and what to do.
-fn after_a_restart(action: &Action) -> &'static str {
+fn after_a_restart(action: &Action) -> ServiceSentence {
     match action {
-        Action::Wipe { means: WipeMeans::Signatures, .. } => "some of the drives may keep their signatures: repeat the action",
-        Action::Wipe { means: WipeMeans::Discard, .. } => {
-            "the drives are discarded in part, and their signatures may be gone: repeat the action"
-        }
-        Action::Wipe { means: WipeMeans::SecureErase, .. } => {
-            "the drive may be erasing itself still, which can take hours; repeat the action when it answers, as the end was not seen"
-        }
-        Action::Wipe { means: WipeMeans::Sanitize, .. } => {
-            "a sanitize that has begun goes on in the drive: repeat the action, which waits for its end"
-        }
-        Action::Firmware { .. } => {
-            "`stria firmware ARRAY MEMBER` shows what the drive runs; if it had left the array for its reset, `stria add` brings it back"
-        }
-        _ => "`status` shows how far it came, and a rebuild goes on by itself",
+        Action::Wipe { means: WipeMeans::Signatures, .. } => ServiceSentence::JobCutWipe {},
+        Action::Wipe { means: WipeMeans::Discard, .. } => ServiceSentence::JobCutDiscard {},
+        Action::Wipe { means: WipeMeans::SecureErase, .. } => ServiceSentence::JobCutErase {},
+        Action::Wipe { means: WipeMeans::Sanitize, .. } => ServiceSentence::JobCutSanitize {},
+        Action::Firmware { .. } => ServiceSentence::JobCutFirmware {},
+        _ => ServiceSentence::JobCut {},
     }
 }
 
@@ -768,6 +766,7 @@ mod tests {
             fs::write(folder.path().join("jobs.json"), json!([job]).to_string()).expect("a file");
             let job = Jobs::open(folder.path()).job(1).expect("it is kept");
             assert_eq!(job.state, JobState::Failed);
+            assert_eq!(job.ends.expect("they are said")[0].to_string(), job.text);
             job.text
         };
         let wipe = |means: &str| text_of(json!({"action": "wipe", "drives": ["/dev/a"], "means": means}));

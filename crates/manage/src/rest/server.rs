@@ -18,7 +18,9 @@ use super::types::{Action, Login, LoginWays, Via};
 use super::{page, reports};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{self, ApiOptions};
+use crate::event_words::ServiceSentence;
 use crate::matter::API;
+use crate::order_sentence::OrderSentence;
 use crate::order_words::order_words;
 use crate::view::{self, cut};
 use axum::body::Body;
@@ -565,9 +567,9 @@ impl Server {
                 forbidden(format!("this needs the role {}, and {} has {}", least.word(), caller.name, caller.role.word()));
             // Nothing that the caller has written.
             if is_order && self.refused(format!("{origin}, without the role"), 1).is_some() {
-                let words = order_words(method.as_str(), &format!("/api/v1{}", route.path), "");
-                let text = format!("{by} was refused: {words}; {}", error.message);
-                self.rest.machine.service.events().push(view::plain_event("", "ordered", text));
+                let order = order_words(method.as_str(), &format!("/api/v1{}", route.path), "");
+                let said = ServiceSentence::OrderForbidden { by, order, reason: error.message.clone() };
+                self.rest.machine.service.events().push(view::said_event("", "ordered", said));
             }
             return error.into_response();
         }
@@ -594,24 +596,26 @@ impl Server {
         let (server, query) = (Arc::clone(&self), query.to_owned());
         let call = RawCall { rest: Arc::clone(&self.rest), caller, name, query, body };
         let outcome = blocking(move || (server.routes[index].work)(call)).await;
-        let note = |outcome: &str| {
-            let words = order_words(method.as_str(), cut(path, SHOWN_BYTES_MAX), &order);
-            let text = format!("{by} ordered: {}; {outcome}", cut(&words, SHOWN_BYTES_MAX));
-            self.rest.machine.service.events().push(view::plain_event(cut(&array, ARRAY_BYTES_MAX), "ordered", text));
+        let order = match order_words(method.as_str(), cut(path, SHOWN_BYTES_MAX), &order) {
+            OrderSentence::OrderOther { text } => OrderSentence::OrderOther { text: cut(&text, SHOWN_BYTES_MAX).to_owned() },
+            order => order,
+        };
+        let note = |said: ServiceSentence| {
+            self.rest.machine.service.events().push(view::said_event(cut(&array, ARRAY_BYTES_MAX), "ordered", said));
         };
         match &outcome {
             // Jobs note their orders themselves, before they begin.
-            Ok(_) if is_order && !matches!(path, "/api/v1/actions" | "/api/v1/jobs") => note("taken"),
-            Err(error) if is_order => match self.refused(origin, REFUSED_ORDERS_MAX) {
-                Some(REFUSED_ORDERS_MAX) => {
-                    note(&format!(
-                        "refused, and further refusals within the minute are not recorded: {}",
-                        cut(&error.message, SHOWN_BYTES_MAX)
-                    ));
+            Ok(_) if is_order && !matches!(path, "/api/v1/actions" | "/api/v1/jobs") => {
+                note(ServiceSentence::OrderTaken { by, order })
+            }
+            Err(error) if is_order => {
+                let reason = cut(&error.message, SHOWN_BYTES_MAX).to_owned();
+                match self.refused(origin, REFUSED_ORDERS_MAX) {
+                    Some(REFUSED_ORDERS_MAX) => note(ServiceSentence::OrderRefusedLast { by, order, reason }),
+                    Some(_) => note(ServiceSentence::OrderRefused { by, order, reason }),
+                    None => {}
                 }
-                Some(_) => note(&format!("refused: {}", cut(&error.message, SHOWN_BYTES_MAX))),
-                None => {}
-            },
+            }
             Ok(_) | Err(_) => {}
         }
         match outcome {
