@@ -572,6 +572,8 @@ fn punches_holes(file: &File, len: u64, access: Access) -> bool {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             fallocate(file, flags, len.next_multiple_of(BLOCK_ALIGN as u64), BLOCK_ALIGN as u64).is_ok()
         }
-        Access::ReadOnly | Access::Beside => rustix::fs::fstatfs(file).is_ok_and(|found| PUNCHING.contains(&(found.f_type as u64))),
+        Access::ReadOnly | Access::Beside => {
+            rustix::fs::fstatfs(file).is_ok_and(|found| PUNCHING.contains(&(found.f_type as u64)))
+        }
     }
 }

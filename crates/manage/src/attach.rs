@@ -268,9 +268,9 @@ impl Watcher {
 
     fn try_once(&mut self) -> Result<(), Failure> {
         // First where it was: other serves may take a while to answer.
-        let found = client::find(Some(self.control.socket()), &self.uuid);
+        let found = client::find_at_once(Some(self.control.socket()), &self.uuid);
         let (client, view) = match &self.given {
-            None => found.or_else(|_| client::find(None, &self.uuid))?,
+            None => found.or_else(|_| client::find_at_once(None, &self.uuid))?,
             Some(_) => found?,
         };
         let array = NbdArray { uuid: parse_uuid(&view.uuid)?, name: view.name.clone() };

@@ -26,6 +26,8 @@ const DONE: Duration = Duration::from_secs(180);
 pub const KEEPER_DONE: Duration = Duration::from_secs(330);
 /// How long the query that goes to every serve may take.
 const GLANCE: Duration = Duration::from_millis(1800);
+/// How long a command waits for a serve of a busy machine that may have its array.
+const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A `serve` that can be reached.
 #[derive(Clone, Debug)]
@@ -184,15 +186,22 @@ pub struct SilentServe {
     pub error: String,
 }
 
-/// Every `serve`: those that answer, with their arrays, and those that do not.
+/// The serves that answer, with their arrays, and those that do not.
+pub type Survey = (Vec<(Client, Vec<ArrayView>)>, Vec<SilentServe>);
+
+/// Every `serve`.
 ///
 /// # Errors
 /// When there is none at `socket`.
-pub fn survey(socket: Option<&Path>) -> Result<(Vec<(Client, Vec<ArrayView>)>, Vec<SilentServe>), Failure> {
+pub fn survey(socket: Option<&Path>) -> Result<Survey, Failure> {
+    survey_within(socket, GLANCE)
+}
+
+fn survey_within(socket: Option<&Path>, patience: Duration) -> Result<Survey, Failure> {
     let sockets = socket.map_or_else(sockets::all, |socket| vec![socket.to_owned()]);
-    let ask = |path: PathBuf| {
+    let ask = move |path: PathBuf| {
         let client = Client::at(path);
-        let arrays: Result<Vec<ArrayView>, _> = client.exchange(Method::GET, "/v1/arrays", &(), Some(GLANCE));
+        let arrays: Result<Vec<ArrayView>, _> = client.exchange(Method::GET, "/v1/arrays", &(), Some(patience));
         (client, arrays)
     };
     // All at once: one that does not answer must not delay the others' answers.
@@ -225,14 +234,38 @@ pub fn services(socket: Option<&Path>) -> Result<Vec<(Client, Vec<ArrayView>)>, 
     }
 }
 
-/// The `serve` that has the array called `name`.
+/// The `serve` that has the array called `name`. A serve that does not answer at once may have it, and is waited for.
 ///
 /// # Errors
 /// When there is none, or more than one.
 pub fn find(socket: Option<&Path>, name: &str) -> Result<(Client, ArrayView), Failure> {
-    let (services, silent) = survey(socket)?;
+    let (found, silent) = survey(socket)?;
+    match find_among(&found, &silent, socket, name) {
+        Err(_) if !silent.is_empty() => {
+            let (found, silent) = survey_within(socket, PATIENCE)?;
+            find_among(&found, &silent, socket, name)
+        }
+        known => known,
+    }
+}
+
+/// The same, from the serves that answer at once.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_at_once(socket: Option<&Path>, name: &str) -> Result<(Client, ArrayView), Failure> {
+    let (found, silent) = survey(socket)?;
+    find_among(&found, &silent, socket, name)
+}
+
+fn find_among(
+    services: &[(Client, Vec<ArrayView>)],
+    silent: &[SilentServe],
+    socket: Option<&Path>,
+    name: &str,
+) -> Result<(Client, ArrayView), Failure> {
     let known: Vec<String> = services.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.name.clone())).collect();
-    let all = services.into_iter().flat_map(|(client, arrays)| arrays.into_iter().map(move |array| (client.clone(), array)));
+    let all = services.iter().flat_map(|(client, arrays)| arrays.iter().map(|array| (client.clone(), array.clone())));
     // The name under which an array is served has precedence over the name on disk, which another array may have too.
     let (mut found, others): (Vec<_>, Vec<_>) = all.partition(|(_, array)| array.name == name);
     if found.is_empty() {

@@ -683,7 +683,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
     loop {
         let (services, silent): (Vec<(Client, Vec<ArrayView>)>, Vec<SilentServe>) = match &command.name {
             Some(name) => {
-                let (client, array) = client::find(socket, name)?;
+                let (client, array) = client::find_at_once(socket, name)?;
                 (vec![(client, vec![array])], Vec::new())
             }
             None => client::survey(socket)?,

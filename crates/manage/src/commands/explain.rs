@@ -22,7 +22,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     let is_meant = |name: &str| command.name.as_deref().is_none_or(|wanted| wanted == name);
     let mut matters: Vec<Matter> = adopted.iter().filter(|array| is_meant(&array.name)).filter_map(not_served).collect();
     if let (Some(name), []) = (&command.name, &matters[..]) {
-        let (client, view) = client::find(socket, name)?;
+        let (client, view) = client::find_at_once(socket, name)?;
         matters = of_array(&view);
         let open: Vec<StandingView> = client.get("/v1/alarms").unwrap_or_default();
         name_link(&view.name, &mut matters, open.iter().map(|alarm| &alarm.cause));
