@@ -1500,6 +1500,11 @@ export interface components {
             silent_s?: number | null;
             /**
              * Format: uint64
+             * @description Its redundancy has been reduced since then, in seconds since 1970; null: it is not, or no event that is known tells.
+             */
+            since_s?: number | null;
+            /**
+             * Format: uint64
              * @description The size that clients see.
              */
             size_bytes: number;
@@ -2961,6 +2966,11 @@ export interface components {
             serial: string | null;
             /**
              * Format: uint64
+             * @description Failed, lost or silent since then, in seconds since 1970; null: none of these, or no event that is known tells.
+             */
+            since_s?: number | null;
+            /**
+             * Format: uint64
              * @description The drive's size.
              */
             size_bytes: number | null;
@@ -4284,7 +4294,7 @@ export interface components {
             max_bytes_per_s: number | null;
             /**
              * Format: uint64
-             * @description Speed on each member that sweeps keep even while clients work.
+             * @description Speed on each member that sweeps keep even while clients work; 0: none, only the latency counts.
              */
             min_bytes_per_s: number | null;
         };

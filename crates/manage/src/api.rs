@@ -158,6 +158,9 @@ pub struct ArrayView {
     pub health: HealthView,
     /// In words: `clean`, `degraded, rebuilding`.
     pub state: String,
+    /// Its redundancy has been reduced since then, in seconds since 1970; null: it is not, or no event that is known tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_s: Option<u64>,
     /// The lanes have not answered for so long; the view shows the state before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<u64>,
@@ -355,6 +358,9 @@ pub struct MemberView {
     pub lost: bool,
     /// Why it was dropped or lost.
     pub failure: Option<String>,
+    /// Failed, lost or silent since then, in seconds since 1970; null: none of these, or no event that is known tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since_s: Option<u64>,
     /// How long its recent reads took; `None`: it is a span, or has read nothing yet.
     #[serde(default)]
     pub read_latency: Option<LatencyView>,

@@ -48,6 +48,7 @@ pub fn keep(service: &Arc<Service>, folder: &Path) -> EventFile {
     let last = Arc::clone(&written);
     // A receipt only says that there is something: the service stores more than a receiver may lag behind.
     let (_, mut live) = service.events().listen(0);
+    let mut is_recalled = false;
     let work = move || {
         loop {
             let Some(service) = watched.upgrade() else { return };
@@ -56,6 +57,10 @@ pub fn keep(service: &Arc<Service>, folder: &Path) -> EventFile {
                 record.report(&format!("events are kept in memory until {} is mounted", point.display()));
                 std::thread::sleep(LOOK_FOR_MOUNT);
                 continue;
+            }
+            // Before the first event of this run is in the file.
+            if !std::mem::replace(&mut is_recalled, true) {
+                service.recall(stored(&record.folder).unwrap_or_default());
             }
             let since = if record.is_hidden() { 0 } else { last.load(Ordering::SeqCst) };
             let events = service.events().since(since);

@@ -49,6 +49,7 @@ mod serve;
 mod service;
 pub mod settings;
 mod signals;
+mod since;
 mod sockets;
 mod status;
 mod toml_line;

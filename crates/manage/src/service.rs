@@ -13,14 +13,14 @@ pub mod watchdog;
 
 pub use caches::Held;
 
-use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, LeftAloneView, ServiceView};
+use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, EventView, LeftAloneView, ServiceView};
 use crate::event_log::EventLog;
 use crate::event_words::ServiceSentence;
 use crate::free::check_free;
 use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
 use crate::ublk::BlockSpec;
-use crate::view;
+use crate::{since, view};
 use caches::set_caches;
 use served::{STATUS_WITHIN, Served, lock, set_speed, silent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -71,6 +71,8 @@ pub struct Service {
     stays: AtomicBool,
     /// The memory over restarts; a `serve` has none.
     ledger: OnceLock<Arc<Ledger>>,
+    /// Events of earlier runs that tell since when something is so.
+    earlier: OnceLock<Vec<EventView>>,
     /// Stores where a drive that has joined an array is found at the next start; a `serve` has none.
     finder: OnceLock<Finder>,
     /// Names of arrays that are stopped for a moment, to be changed.
@@ -115,6 +117,7 @@ impl Service {
             shutdown,
             stays: AtomicBool::new(false),
             ledger: OnceLock::new(),
+            earlier: OnceLock::new(),
             finder: OnceLock::new(),
             pausing: Mutex::default(),
             unstarted: Mutex::default(),
@@ -133,6 +136,19 @@ impl Service {
     /// Remembers bounds on speed and the results of scrubs, from the start of the process on.
     pub fn remember(&self, ledger: Arc<Ledger>) {
         let _ = self.ledger.set(ledger);
+    }
+
+    /// Gives it the events of earlier runs of the daemon.
+    pub fn recall(&self, mut events: Vec<EventView>) {
+        events.retain(since::tells);
+        let _ = self.earlier.set(events);
+    }
+
+    /// The events that are known, the oldest first: of earlier runs those that tell since when something is so, and this run's.
+    pub fn known_events(&self) -> Vec<EventView> {
+        let mut events = self.earlier.get().cloned().unwrap_or_default();
+        events.extend(self.events.since(0));
+        events
     }
 
     /// The time from which the daemon knows an array or span, in seconds since 1970. `None`: this process remembers nothing.
@@ -443,6 +459,9 @@ impl Service {
         view.power_cut = held.write.words().into();
         view.drive_caches = view::drive_caches(&report, held.drive_caches, &lock(&served.caches.differ));
         view::describe_state(&mut view);
+        if since::is_asked(&view) {
+            since::fill(&mut view, &self.known_events());
+        }
         view.exports = self.nbd.uris(&served.name);
         view.vhost_user = served.disks().iter().map(|disk| disk.path().display().to_string()).collect();
         view.attached = devices_of(&served.uuid).iter().map(|path| path.display().to_string()).collect();

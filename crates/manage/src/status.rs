@@ -1,6 +1,7 @@
 //! The text of `status`: within 80 columns, bad news first. One array is shown in full, several in a line each.
 
 use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, ClientView, LatencyView, MemberView};
+use crate::clock::now_ms;
 use crate::progress::sweep_line;
 use crate::view::{is_lost, last_drives, was_replaced};
 use std::fmt::Write as _;
@@ -30,7 +31,8 @@ pub fn words(arrays: &[ArrayView], verbose: bool) -> String {
         several => {
             let row = |array: &ArrayView| {
                 let level = format!("RAID {}", array.level);
-                vec![array.name.clone(), level, size::show(array.size_bytes), array.headline.clone()]
+                let since = array.since_s.and_then(moment).map_or_else(String::new, |since| format!("; since {since}"));
+                vec![array.name.clone(), level, size::show(array.size_bytes), array.headline.clone() + &since]
             };
             paragraphs(WIDTH, several.iter().map(row).collect()) + "\n"
         }
@@ -40,6 +42,15 @@ pub fn words(arrays: &[ArrayView], verbose: bool) -> String {
 /// A date and time of this machine.
 fn local(unix_s: u64) -> Option<String> {
     Some(stria_routine::local_text(i64::try_from(unix_s).ok()?, &stria_routine::TimeZone::system()))
+}
+
+/// A moment: the time of day, and the date if that is not today.
+fn moment(unix_s: u64) -> Option<String> {
+    let (text, today) = (local(unix_s)?, local(now_ms() / 1000)?);
+    Some(match (text.split_once(' '), today.split_once(' ')) {
+        (Some((date, time)), Some((today, _))) if date == today => time.to_owned(),
+        _ => text,
+    })
 }
 
 fn in_full(array: &ArrayView, verbose: bool) -> String {
@@ -91,6 +102,9 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     let mut say = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
     say(if is_top { "array" } else { "span" }, view.name.clone());
     say("state", view.headline.clone() + &last_drives(view));
+    if let Some(since) = view.since_s.and_then(moment) {
+        say("since", since);
+    }
     if let Some(sweep) = &view.sweep {
         say("sweep", sweep_line(sweep));
     }
@@ -195,8 +209,9 @@ fn client_line(client: &ClientView) -> String {
 /// Remarks on a member beyond its numbers.
 fn notes(member: &MemberView) -> Vec<String> {
     let mut notes = Vec::new();
+    let since = member.since_s.and_then(moment).map_or_else(String::new, |since| format!(", since {since}"));
     if let Some(failure) = &member.failure {
-        notes.push(failure.clone());
+        notes.push(format!("{failure}{since}"));
     }
     if member.bad_sectors > 0 && member.role != "failed" {
         notes.push(format!(
@@ -205,7 +220,8 @@ fn notes(member: &MemberView) -> Vec<String> {
         ));
     }
     if let Some(waiting @ 1000..) = member.waiting_ms {
-        notes.push(format!("no answer for {}", size::show_duration(waiting / 1000)));
+        let since = if member.failure.is_none() { &since } else { "" };
+        notes.push(format!("no answer for {}{since}", size::show_duration(waiting / 1000)));
     }
     if member.hedged_reads > 0 {
         notes.push(format!("{} slow reads answered by others", member.hedged_reads));

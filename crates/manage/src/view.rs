@@ -34,6 +34,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         size_bytes: geometry.capacity_sectors() * SECTOR,
         health: spans.iter().map(|span| span.health).fold(health_view(status.health), Ord::max),
         state: String::new(),
+        since_s: None,
         silent_s: None,
         clean: status.clean && spans.iter().all(|span| span.clean),
         read_only: status.read_only,
@@ -128,6 +129,7 @@ pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
         // Its health is unknown, so the worst is assumed.
         health: HealthView::Failed,
         state: String::new(),
+        since_s: None,
         silent_s: Some(silent_s),
         clean: false,
         read_only: false,
@@ -490,6 +492,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         needed: member.is_needed,
         lost: member.failure.is_some() && member.state != MemberState::Failed,
         failure: member.failure.as_deref().map(|failure| bare_reason(failure, &path)),
+        since_s: None,
         read_latency: latency(|drive| drive.timings.read.latency()),
         write_latency: latency(|drive| drive.timings.write.latency()),
         waiting_ms: drive.and_then(|drive| drive.oldest).map(|since| monotonic_now().saturating_sub(since) / 1_000_000),

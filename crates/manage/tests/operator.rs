@@ -40,7 +40,14 @@ fn the_worst_comes_first_and_fits_a_terminal() {
     assert!(state.contains("DEGRADED: slot 2 missing, survives 1 more failure, no spare"), "{}", told.stdout);
     assert!(!told.stdout.contains("clean"), "{}", told.stdout);
     assert!(widest(&told.stdout) <= 80, "{}", told.stdout);
-    assert!(told.stdout.contains(&format!("{}: failed on command", images[2])), "{}", told.stdout);
+    assert!(told.stdout.contains(&format!("{}: failed on command, since ", images[2])), "{}", told.stdout);
+    assert!(told.stdout.lines().any(|line| line.starts_with("since ") && line.contains(':')), "{}", told.stdout);
+    let status = place.status("tank");
+    let since = status["since_s"].as_u64().expect("it was seen");
+    let age = std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_secs() - since;
+    let failed = |member: &&Value| member["role"] == "failed";
+    let member = status["members"].as_array().expect("a list").iter().find(failed).expect("it is listed");
+    assert!(age < 60 && member["since_s"] == since, "{status:#}");
     place.ok(&["fail", "tank", "tank:0", "--force"]);
     for option in ["--force", "--yes", "-y"] {
         place.run(&["remove", "tank", "tank:0", option]).refused(2, &["asks nothing", "leave the option out"]);
@@ -306,4 +313,15 @@ fn no_color_is_heard() {
     assert!(serve("").contains("\x1b["), "colours on a terminal");
     let plain = serve("NO_COLOR=1");
     assert!(plain.contains("served") && !plain.contains("\x1b["), "{plain:?}");
+}
+
+/// The process has no event of the loss.
+#[test]
+fn a_start_without_a_member_says_not_since_when() {
+    let place = Place::new();
+    let images = create(&place, "5", 3, &[]);
+    let _serve = place.serve(&slices(&images)[..2]);
+    let told = place.run(&["status", "tank"]);
+    assert!(told.stdout.contains("DEGRADED") && !told.stdout.lines().any(|line| line.starts_with("since ")), "{}", told.stdout);
+    assert!(place.status("tank")["since_s"].is_null());
 }

@@ -17,7 +17,7 @@ fn of_the_program() {
         "crates/manage",
         "
         settings plan_words order_sentence event_words api clock log event_log mounts toml_line atomic_file sockets lane_spec drive_name directory free ledger ublk
-        view tools
+        view since tools
         client progress order_words matter plain_status status nbd vhost_user
         service::caches service::served service service::commands service::stop service::settings service::firmware service::watchdog
         signals control event_file monitor

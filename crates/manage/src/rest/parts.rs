@@ -9,13 +9,10 @@ use super::measure::Measurements;
 use super::plans::Plans;
 use super::types::{ArrayEntry, State, Summary};
 use super::{drives, summary};
-use crate::api::EventView;
 use crate::clock::now_ms;
 use crate::config::ApiOptions;
-use crate::event_file::stored;
 use crate::monitor::StandingView;
-use crate::mounts::awaited;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use stria_alarm::Event;
 
 /// What routes reach.
@@ -36,10 +33,6 @@ pub struct Rest {
     pub planner: Planner,
     /// The present run.
     pub boot: String,
-    /// When it began.
-    began_ms: u64,
-    /// Events of earlier runs that tell since when something is so. They are read once their file system is mounted.
-    past: OnceLock<Vec<EventView>>,
 }
 
 impl Rest {
@@ -57,32 +50,12 @@ impl Rest {
             measurements: Measurements::default(),
             planner: Planner::default(),
             boot: format!("{:x}", now_ms()),
-            began_ms: now_ms(),
-            past: OnceLock::new(),
-        })
-    }
-
-    fn past(&self) -> &[EventView] {
-        if self.past.get().is_none() && awaited(&self.machine.state).is_some() {
-            return &[];
-        }
-        self.past.get_or_init(|| {
-            let mut past = stored(&self.machine.state).unwrap_or_default();
-            past.retain(|event| {
-                let tells = matches!(
-                    event.kind.as_str(),
-                    "member_failed" | "member_gone" | "member_in_sync" | "mismatch" | "sweep_finished" | "no_room"
-                );
-                // Events of this run are in the file as well.
-                tells && event.time_ms < self.began_ms
-            });
-            past
         })
     }
 
     /// The machine in one sentence, and what is wrong.
     pub fn summary(&self, arrays: &[ArrayEntry], alarms: &[StandingView]) -> Summary {
-        let events = [self.past(), &self.machine.service.events().since(0)].concat();
+        let events = self.machine.service.known_events();
         let monitor = &self.machine.monitor;
         // The alarm of a fault that came twice lasts for an hour after its end: the fault itself tells.
         let others = alarms.iter().filter(|alarm| alarm.cause.event != Event::ConfigFault).cloned();

@@ -6,8 +6,8 @@ use crate::matter::{
     Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, ended_early, name_link, not_served, of_array, of_config,
 };
 use crate::monitor::StandingView;
-use crate::view::{all_members, is_replaced};
-use std::collections::BTreeMap;
+use crate::since::first_loss;
+use crate::view::all_members;
 use std::path::PathBuf;
 use stria_alarm::{Event, Severity};
 
@@ -127,26 +127,6 @@ const DEGRADED: &[Event] = &[Event::Fail, Event::DegradedArray];
 /// The array of this name: this one, or a span of it.
 fn part<'a>(view: &'a ArrayView, name: &str) -> Option<&'a ArrayView> {
     if view.name == name { Some(view) } else { view.spans.iter().find_map(|span| part(span, name)) }
-}
-
-/// The time of the first loss that still holds: that of a slot which has no member in sync now, since it last had one.
-fn first_loss(events: &[EventView], is_here: impl Fn(&str) -> bool, view: Option<&ArrayView>) -> Option<u64> {
-    let is_whole = |slot: usize| {
-        let holds = |view: &ArrayView| {
-            view.members.iter().any(|member| member.slot == Some(slot) && member.role == "in sync" && member.failure.is_none())
-        };
-        view.is_some_and(holds)
-    };
-    let mut lost = BTreeMap::new();
-    for event in events.iter().filter(|event| is_here(&event.array) && !is_replaced(event)) {
-        match (event.kind.as_str(), event.slot) {
-            // A member without a slot was a spare.
-            ("member_failed" | "member_gone", Some(slot)) => drop(lost.entry(slot).or_insert(event.time_ms)),
-            ("member_in_sync", Some(slot)) => drop(lost.remove(&slot)),
-            _ => {}
-        }
-    }
-    lost.into_iter().filter(|(slot, _)| !is_whole(*slot)).map(|(_, time_ms)| time_ms).min()
 }
 
 /// The order of an alarm among matters of one urgency.
@@ -331,47 +311,6 @@ fn well(arrays: &[ArrayEntry], events: &[EventView]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// RAID 6 lost A, then B; A is rebuilt: B has been away since its own loss, also if the daemon was restarted since.
-    #[test]
-    fn redundancy_is_lost_since_the_first_loss_of_a_slot_that_has_no_member_in_sync() {
-        let event = |(time_ms, kind, slot): &(u64, &str, Option<usize>)| EventView {
-            time_ms: *time_ms,
-            slot: *slot,
-            ..crate::view::plain_event("tank", kind, String::new())
-        };
-        let events = |events: &[(u64, &str, Option<usize>)]| events.iter().map(event).collect::<Vec<_>>();
-        let since = |known: &[(u64, &str, Option<usize>)]| first_loss(&events(known), |name| name == "tank", None);
-        let history = [
-            (1, "member_failed", Some(0)),
-            (2, "member_gone", Some(1)),
-            (3, "member_failed", None),
-            (4, "sweep_started", None),
-            (5, "member_in_sync", Some(0)),
-            (6, "started", None),
-            (7, "member_failed", Some(1)),
-            (8, "member_in_sync", Some(1)),
-        ];
-        assert_eq!(since(&history[..4]), Some(1));
-        assert_eq!(since(&history[..5]), Some(2));
-        assert_eq!(since(&history[..7]), Some(2), "neither a start nor the failure of what was filled there ends it");
-        assert_eq!(since(&history), None);
-        assert_eq!(first_loss(&events(&history[..2]), |name| name == "lake", None), None);
-        // The end of a replacement drops the member that was replaced.
-        let mut replaced =
-            events(&[(1, "member_in_sync", Some(0)), (1, "member_failed", Some(0)), (9, "member_failed", Some(0))]);
-        replaced[1].text = "/d (slot 0) was dropped: replaced".into();
-        assert_eq!(first_loss(&replaced, |name| name == "tank", None), Some(9));
-        // A member that came back while the daemon was off is in sync without an event.
-        let member = serde_json::json!({"slot": 0, "path": "/d", "role": "in sync", "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
-            "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0});
-        let view = serde_json::json!({"name": "tank", "full_name": "tank", "uuid": "", "level": "6", "layout": "", "size_bytes": 0,
-            "health": "degraded", "state": "", "clean": true, "read_only": false, "paused": false, "members": [member],
-            "missing_slots": [1], "spans": [], "resync_pending": false, "in_flight": 0, "events": 0, "created_s": 0, "exports": [],
-            "clients": []});
-        let view: ArrayView = serde_json::from_value(view).expect("a view");
-        assert_eq!(first_loss(&events(&history[..2]), |name| name == "tank", Some(&view)), Some(2));
-    }
 
     /// A served RAID 5 of two members with these changes to its view.
     fn entry(name: &str, changes: serde_json::Value) -> ArrayEntry {
