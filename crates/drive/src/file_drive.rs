@@ -103,6 +103,8 @@ struct Watched {
     oldest_of_workers: Cell<Option<Nanos>>,
     /// The time at which the last request ended.
     last_end: Cell<Nanos>,
+    /// The time at which the last request failed for want of space.
+    no_space: Cell<Option<Nanos>>,
 }
 
 /// Reports how a drive answers, also while other code owns the drive.
@@ -150,6 +152,11 @@ impl DriveWatch {
     /// The time at which it last ended a request, by the clock of its lane; 0: never.
     pub fn last_end(&self) -> Nanos {
         self.watched.last_end.get()
+    }
+
+    /// The time at which a request last failed because the file system or pool below has no space, by the clock of its lane.
+    pub fn no_space(&self) -> Option<Nanos> {
+        self.watched.no_space.get()
     }
 }
 
@@ -238,7 +245,10 @@ impl FileDrive {
 
     /// The result of a request. It is an error if the drive has become smaller, as the data cannot be relied on then.
     fn unless_lost(&self, result: Result<(), IoError>) -> Result<(), IoError> {
-        if result.is_err() {
+        if let Err(error) = &result {
+            if error.kind == ErrorKind::NoSpace {
+                self.watched.no_space.set(Some(self.ring.now()));
+            }
             self.drive.look_at_size();
         }
         self.drive.lost().map_or(result, Err)

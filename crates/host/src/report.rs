@@ -49,6 +49,8 @@ pub struct DriveReport {
     pub oldest: Option<Nanos>,
     /// The time at which it last ended a request, by the same clock; 0: never.
     pub last_end: Nanos,
+    /// The time at which a request last failed because the file system or pool below has no space, by the same clock; `None`: never.
+    pub no_space: Option<Nanos>,
     /// The findings of its checksums; `None`: it has none.
     pub checksums: Option<Counts>,
 }
@@ -74,6 +76,7 @@ impl ArrayReport {
                 timings: drive.watch.timings(),
                 oldest: drive.watch.oldest(),
                 last_end: drive.watch.last_end(),
+                no_space: drive.watch.no_space(),
                 checksums: drive.checked.as_ref().map(IntegrityDevice::counts),
             })),
             Member::Array(span) => MemberReport::Array(Box::new(Self::of_tree(span, is_coordinator))),
@@ -107,6 +110,7 @@ impl ArrayReport {
                         known.timings.add(&other.timings);
                         known.oldest = known.oldest.into_iter().chain(other.oldest).min();
                         known.last_end = known.last_end.max(other.last_end);
+                        known.no_space = known.no_space.max(other.no_space);
                     }
                     (MemberReport::Array(_), MemberReport::Array(other)) => {
                         spans.resize_with(spans.len().max(index + 1), Vec::new);
@@ -158,7 +162,7 @@ mod tests {
     fn a_drive_that_ends_requests_is_not_silent() {
         let info = stria_drive::probe(&std::env::current_exe().expect("this test")).expect("a file");
         let (way, timings) = (Way::default(), Timings::default());
-        let mut drive = DriveReport { info, way, timings, oldest: None, last_end: 70, checksums: None };
+        let mut drive = DriveReport { info, way, timings, oldest: None, last_end: 70, no_space: None, checksums: None };
         assert_eq!(drive.silence(100), 0, "nothing is asked of it");
         drive.oldest = Some(20);
         assert_eq!(drive.silence(100), 30, "its queue is long, and it works");

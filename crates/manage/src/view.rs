@@ -6,6 +6,7 @@ use crate::api::{
 use crate::clock::now_ms;
 use crate::event_words::EventSentence;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use stria_array::{Event, Health, Level, LogStatus, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
@@ -15,6 +16,9 @@ use stria_host::{ArrayReport, DriveReport, MemberReport, Notice, NoticeKind, def
 use stria_terminal::size;
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
+
+/// A member counts as without space for so long after a request failed for that, as in the engine.
+const NO_SPACE_FOR: Duration = Duration::from_secs(60);
 
 /// The array as reported, spans included. The service adds exports, clients, lanes and the pause.
 pub fn array(array: &ArrayReport) -> ArrayView {
@@ -457,12 +461,12 @@ fn way_words(way: Way) -> &'static str {
 /// `None` if it was removed, and only its handle is left.
 fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView> {
     let (drive, path) = match array.members.get(member.id.0)? {
-        MemberReport::Drive(drive) => (Some(drive), drive.info.path.display().to_string()),
+        MemberReport::Drive(drive) => (Some(&**drive), drive.info.path.display().to_string()),
         MemberReport::Array(span) => (None, short_name(&span.name).to_owned()),
         MemberReport::Removed => return None,
     };
     let info = drive.map(|drive| &drive.info);
-    let latency = |of: fn(&DriveReport) -> Option<Latency>| drive.and_then(|drive| of(drive)).map(latency_view);
+    let latency = |of: fn(&DriveReport) -> Option<Latency>| drive.and_then(of).map(latency_view);
     Some(MemberView {
         slot: member.slot,
         path: path.clone(),
@@ -488,7 +492,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         write_count: member.write_count,
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
-        no_room: member.has_no_space,
+        no_room: member.has_no_space || has_no_space_alone(member, drive, array),
         needed: member.is_needed,
         lost: member.failure.is_some() && member.state != MemberState::Failed,
         failure: member.failure.as_deref().map(|failure| bare_reason(failure, &path)),
@@ -497,6 +501,14 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         write_latency: latency(|drive| drive.timings.write.latency()),
         waiting_ms: drive.and_then(|drive| drive.oldest).map(|since| monotonic_now().saturating_sub(since) / 1_000_000),
     })
+}
+
+/// True if a member of an array without redundancy had no space for a request lately: there its error goes to the client as it is, and the engine
+/// takes no note.
+fn has_no_space_alone(member: &MemberStatus, drive: Option<&DriveReport>, array: &ArrayReport) -> bool {
+    let is_alone = !array.geometry.level().is_redundant() && member.state != MemberState::Failed;
+    let lately = |at: u64| monotonic_now().saturating_sub(at) < NO_SPACE_FOR.as_nanos() as u64;
+    is_alone && drive.and_then(|drive| drive.no_space).is_some_and(lately)
 }
 
 /// A member's failure without its name: the error of a drive begins with it, and it is shown beside the drive.

@@ -378,28 +378,75 @@ fn nonsense_is_refused_with_words() {
     assert!(before == contents(&images));
 }
 
+/// A small file system, unmounted when dropped.
+struct Small(String);
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").args(["-l", &self.0]).status();
+    }
+}
+
+/// A file of 64 MiB on a file system of 16 MiB.
+fn thin_file(place: &Place) -> Option<(Small, String)> {
+    let mount = place.path("small");
+    std::fs::create_dir(&mount).expect("a folder");
+    let mount_text = mount.to_str().expect("a plain path").to_owned();
+    let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m", "none", &mount_text]).output();
+    if !mounted.as_ref().is_ok_and(|output| output.status.success()) {
+        may_skip("a small tmpfs cannot be mounted", "run as root");
+        return None;
+    }
+    let thin = mount.join("thin");
+    std::fs::File::create(&thin).and_then(|file| file.set_len(64 << 20)).expect("a file");
+    Some((Small(mount_text), thin.to_str().expect("a plain path").to_owned()))
+}
+
+/// Before, `status` said "clean" while writes failed. A RAID 50 tells of its spans' members as before, and of no other.
+#[test]
+fn full_disk_below_a_level_without_redundancy_is_told_as_that() {
+    for level in ["0", "jbod", "50"] {
+        let place = Place::new();
+        let images = place.images(5, 64 << 20);
+        let Some((_small, thin)) = thin_file(&place) else { return };
+        // The first member of a JBOD is written first.
+        let count = if level == "50" { 5 } else { 1 };
+        let drives = [vec![&*thin], images[..count].iter().map(String::as_str).collect()].concat();
+        place.ok(&[&["create", "tank", "--level", level, "--assume-clean"], &drives[..]].concat());
+        let serve = place.serve(&drives);
+        let mut client = serve.client("tank");
+        let healthy = place.run(&["status", "tank"]);
+        assert!(healthy.code == 0 && healthy.stdout.contains("clean"), "RAID {level}: {healthy:?}");
+        let mut write = |index: u64| {
+            client.send_writes(&[(index << 20, vec![index as u8 + 1; 1 << 20])]).expect("it listens");
+            client.reply().expect("an answer").1
+        };
+        assert!((0..100).any(|index| write(index) == 28), "RAID {level}: no write failed for want of space");
+        let told = place.run(&["status", "tank"]);
+        let text = unwrapped(&told.stdout);
+        assert!(
+            told.code == 3 && text.contains(&format!("NO SPACE on {thin}: writes that need space")),
+            "RAID {level}: {told:?}"
+        );
+        assert!(text.contains("state NO SPACE"), "RAID {level}: {told:?}");
+        let status = place.status("tank");
+        let members = |array: &serde_json::Value| array["members"].as_array().expect("a list").clone();
+        let all: Vec<serde_json::Value> =
+            members(&status).into_iter().chain(status["spans"].as_array().expect("a list").iter().flat_map(members)).collect();
+        let full: Vec<_> = all.iter().filter(|member| member["no_room"] == true).map(|member| member["path"].clone()).collect();
+        assert_eq!(full, [serde_json::Value::from(&*thin)], "RAID {level}");
+        let explained = unwrapped(&place.run(&["explain", "tank"]).stdout);
+        assert!(explained.contains(&format!("{thin} has no space for writes")), "RAID {level}: {explained}");
+        assert!(explained.contains("make space there"), "RAID {level}: {explained}");
+    }
+}
+
 /// The disk under one member is full: clients get "no space" and nothing is lost; without the member the array goes on.
 #[test]
 fn full_disk_under_a_member_is_told_as_that() {
     let place = Place::new();
     let images = place.images(1, 64 << 20);
-    let mount = place.path("small");
-    std::fs::create_dir(&mount).expect("a folder");
-    let mount_text = mount.to_str().expect("a plain path");
-    let mounted = std::process::Command::new("mount").args(["-t", "tmpfs", "-o", "size=16m", "none", mount_text]).output();
-    if !mounted.as_ref().is_ok_and(|output| output.status.success()) {
-        return may_skip("a small tmpfs cannot be mounted", "run as root");
-    }
-    struct Unmount<'a>(&'a str);
-    impl Drop for Unmount<'_> {
-        fn drop(&mut self) {
-            let _ = std::process::Command::new("umount").args(["-l", self.0]).status();
-        }
-    }
-    let _unmount = Unmount(mount_text);
-    let thin = mount.join("thin");
-    std::fs::File::create(&thin).and_then(|file| file.set_len(64 << 20)).expect("a file");
-    let thin = thin.to_str().expect("a plain path").to_owned();
+    let Some((_small, thin)) = thin_file(&place) else { return };
     place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &thin]);
     let serve = place.serve(&[&images[0], &thin]);
     let mut client = serve.client("tank");
