@@ -2,6 +2,7 @@
 
 use crate::log_record::{AppendTerms, LogRecord};
 use crate::{CommandId, Event, MemberId, MetadataUpdate, Refusal, Step};
+use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use stria_block::{Completion, Request};
@@ -38,8 +39,8 @@ pub enum Action {
     AskOwner {
         /// The read.
         request: Request,
-        /// The member that is slow, so that the owner asks others.
-        slow: Option<MemberId>,
+        /// The member that is slow, so that the owner asks others, and those that are unresponsive. Mostly there is none.
+        slow: SmallVec<[MemberId; 2]>,
     },
     /// Append these records to the log of a member; an append without records only declares what is retired. Answer with
     /// [`Engine::log_appended`](crate::Engine::log_appended), or, if there is no space, with

@@ -5,15 +5,16 @@
 //! member that is slow as a whole from doubling the work of the others: one read in twenty, some saved up, 64 at once.
 //!
 //! A member that has not answered after four times as long is **unresponsive** (`is_unresponsive`). Until it has answered all of
-//! these reads, others are asked first, and it only where they lack the data. If more members are unresponsive than parity
+//! these reads, others are asked first, and it only where they lack the data. Those that were asked for it may fall silent as well: then
+//! its reads are asked again of members that still answer. If more members are unresponsive than parity
 //! replaces, none counts as such: more reads would only add to what holds all of them up. See docs/MEMBERS.md.
 
 use crate::core::{Core, FailedPart};
-use crate::member::Slot;
+use crate::member::{Slot, Slow};
 use crate::member_requests::{MemberIo, Waiting};
 use crate::of_level::of_level;
 use crate::personality::{Personality, Place};
-use crate::{Family, MemberId};
+use crate::{Family, MemberId, MemberSector};
 use smallvec::SmallVec;
 use std::rc::Rc;
 use stria_block::{Buffer, Histogram, Nanos, Operation};
@@ -76,27 +77,38 @@ pub(crate) fn look(core: &Rc<Core>) {
             continue;
         }
         let (parent, pieces, member, start_sector) = core.take_part(key);
-        let array_start = core.requests.start_sector(parent);
-        let mut row = start_sector;
-        let places: SmallVec<[(u64, Place); 2]> = pieces
-            .iter()
-            .map(|&(offset, sectors)| {
-                let start = row;
-                row += sectors;
-                (offset, (array_start + offset, start, sectors))
-            })
-            .collect();
-        let race = hedging.begin(parent, pieces, member, now);
+        let places = places(core, parent, &pieces, start_sector);
+        let race = hedging.begin(parent, pieces, member, start_sector, now);
         core.wait_by(key, Waiting::Race { race });
         core.ready.spawn(ask_others(Rc::clone(core), race, member, places));
     }
+    while let Some((race, parent, pieces, member, start_sector)) = hedging.take_overtaken() {
+        core.ready.spawn(ask_others(Rc::clone(core), race, member, places(core, parent, &pieces, start_sector)));
+    }
+}
+
+/// Where the pieces of a part of a client's read lie, each with its offset in the request.
+fn places(core: &Core, parent: usize, pieces: &[(u64, u64)], start_sector: MemberSector) -> SmallVec<[(u64, Place); 2]> {
+    let array_start = core.requests.start_sector(parent);
+    let mut row = start_sector;
+    let place = |&(offset, sectors): &(u64, u64)| {
+        let start = row;
+        row += sectors;
+        (offset, (array_start + offset, start, sectors))
+    };
+    pieces.iter().map(place).collect()
 }
 
 /// Marks unresponsive members. Returns `false` if there are so many that no others can answer for them: then a bus or disk
 /// behind all of them is at fault, and must not get the others' work in addition.
 fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], is_silent: impl Fn(MemberId, Nanos) -> bool) -> bool {
     let mut members = core.members.borrow_mut();
-    let mut note = |member: MemberId, age: Nanos| members.get_mut(member).is_unresponsive |= is_silent(member, age);
+    let mut falls_silent = false;
+    let mut note = |member: MemberId, age: Nanos| {
+        if is_silent(member, age) {
+            falls_silent |= !std::mem::replace(&mut members.get_mut(member).is_unresponsive, true);
+        }
+    };
     late.iter().for_each(|&(_, member, age)| note(member, age));
     core.hedging.each_waiting(core.now(), note);
     let mute = |slot: &&Slot| slot.member.is_none_or(|member| members.get(member).is_unresponsive);
@@ -108,14 +120,27 @@ fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], is_silent: impl F
     };
     if !helps {
         (0..members.count()).for_each(|member| members.get_mut(MemberId(member)).is_unresponsive = false);
+    } else if falls_silent {
+        core.hedging.note_silence();
     }
     helps
+}
+
+/// The members that are unresponsive.
+pub(crate) fn unresponsive(core: &Core) -> Slow {
+    let members = core.members.borrow();
+    (0..members.count()).map(MemberId).filter(|&member| members.get(member).is_unresponsive).collect()
+}
+
+/// The member, and those that are unresponsive: others are asked first.
+fn slow_ones(core: &Core, member: MemberId) -> Slow {
+    std::iter::once(member).chain(unresponsive(core)).collect()
 }
 
 async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: SmallVec<[(u64, Place); 2]>) {
     let mut read: SmallVec<[(u64, Buffer); 2]> = SmallVec::new();
     for (offset, place) in places {
-        let Some(found) = read_from_others(&core, member, place).await else {
+        let Some(found) = read_from_others(&core, &slow_ones(&core, member), place).await else {
             read.into_iter().for_each(|(_, buffer)| core.buffers.give(buffer));
             return core.others_answered(race, None);
         };
@@ -124,29 +149,32 @@ async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: Small
     core.others_answered(race, Some(read));
 }
 
-/// The data of a range according to members other than `member`, piece by piece. `None`: they lack it.
+/// The data of a range according to members other than the first of `slow`, piece by piece, if possible without all of these. `None`:
+/// they lack it.
 async fn read_from_others(
     core: &Core,
-    member: MemberId,
+    slow: &[MemberId],
     (array_sector, row, sectors): Place,
 ) -> Option<SmallVec<[(u64, Buffer); 1]>> {
     if core.is_foreign(array_sector) {
-        let read = core.ask_owner(array_sector, sectors, Some(member)).await?;
+        let read = core.ask_owner(array_sector, sectors, slow.into()).await?;
         return Some(std::iter::once((0, read)).collect());
     }
-    of_level!(core, P => P::read_from_others(core, member, (array_sector, row, sectors)).await)
+    of_level!(core, P => P::read_from_others(core, slow, (array_sector, row, sectors)).await)
 }
 
-/// Another lane's read, for which `member` is slow: only the others are asked.
-pub(crate) async fn answer_around(core: Rc<Core>, part: FailedPart, slow: MemberId) {
-    let found = read_from_others(&core, slow, (part.array_sector, part.start_sector, part.sectors)).await;
+/// Another lane's read, for which the first of `slow` is not asked.
+pub(crate) async fn answer_around(core: Rc<Core>, part: FailedPart, mut slow: Slow) {
+    slow.extend(unresponsive(&core));
+    let found = read_from_others(&core, &slow, (part.array_sector, part.start_sector, part.sectors)).await;
     let whole = found.and_then(|mut found| if found.len() == 1 { found.pop() } else { None });
     part.deliver(&core, whole.map(|(_, buffer)| buffer));
 }
 
 /// A part of a client's read whose member is unresponsive: the others are asked first, and this one if they lack the data.
 pub(crate) async fn ask_others_first(core: Rc<Core>, part: FailedPart, member: MemberId) {
-    let found = read_from_others(&core, member, (part.array_sector, part.start_sector, part.sectors)).await;
+    let slow = slow_ones(&core, member);
+    let found = read_from_others(&core, &slow, (part.array_sector, part.start_sector, part.sectors)).await;
     if let Some((_, buffer)) = found.and_then(|found| found.into_iter().next()) {
         core.members.borrow_mut().get_mut(member).hedged_count += 1;
         return part.deliver(&core, Some(buffer));

@@ -18,6 +18,7 @@ pub(crate) use coordinator::{Coordinator, Instruction};
 pub use events::LaneEvents;
 pub(crate) use relay::{Relay, Way};
 
+use crate::member::Slow;
 use crate::partition::{GROUP_SECTORS, Partition};
 use crate::{Geometry, IoFailures, MemberId, MetadataUpdate, Refusal, Step, UpdateEnd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,7 +30,7 @@ pub(crate) enum Message<P> {
     /// Do this for a lane.
     Request { lane: usize, request: Request },
     /// Do this read for a lane, without asking the member that is slow.
-    ReadAround { lane: usize, request: Request, member: MemberId },
+    ReadAround { lane: usize, request: Request, slow: Slow },
     /// A request that was done for you has ended.
     Ended(Completion),
     /// A lane wants a metadata update.

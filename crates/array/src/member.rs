@@ -136,6 +136,9 @@ pub(crate) fn add_rows(ranges: &mut Vec<Range<MemberSector>>, rows: Range<Member
     ranges.insert(index, joined);
 }
 
+/// A member that is slow, and others that are unresponsive. The first is not asked, the others only where data is lacking.
+pub(crate) type Slow = SmallVec<[MemberId; 2]>;
+
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Slot {
     pub member: Option<MemberId>,
@@ -245,6 +248,12 @@ impl Members {
 
     pub fn iter(&self) -> impl Iterator<Item = &Member> {
         self.all.iter()
+    }
+
+    /// The slots of these members, as far as they have one.
+    pub fn slots_of(&self, members: &[MemberId]) -> SmallVec<[usize; 4]> {
+        let has = |slot: &usize| self.slots()[*slot].member.is_some_and(|member| members.contains(&member));
+        (0..self.slots().len()).filter(has).collect()
     }
 
     pub fn slots(&self) -> &[Slot] {

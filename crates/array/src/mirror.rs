@@ -70,9 +70,9 @@ impl Personality for Mirror {
         (copy.slot, copy.start_sector, sectors, sync_of_array(&start_sector.run(sectors)))
     }
 
-    async fn read_from_others(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+    async fn read_from_others(core: &Core, slow: &[MemberId], place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
         let (array_sector, _, sectors) = place;
-        mirror_io::read_without(core, member, array_sector.run(sectors)).await
+        mirror_io::read_without(core, slow, array_sector.run(sectors)).await
     }
 
     async fn recover_rows(core: &Core, _: usize, _: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer> {

@@ -155,19 +155,19 @@ pub(crate) async fn read_any(
     }
 }
 
-/// Another copy than that of `member` of each run of array sectors, with its offset. `None`: there is none; or copies may differ, where only the
-/// first counts (R14).
+/// Another copy than that of the first of `slow` of each run of array sectors, if possible of none of these, with its offset. `None`: there is
+/// none; or copies may differ, where only the first counts (R14).
 pub(crate) async fn read_without(
     core: &Core,
-    member: MemberId,
+    slow: &[MemberId],
     range: Range<ArraySector>,
 ) -> Option<SmallVec<[(u64, Buffer); 1]>> {
     let mut read = SmallVec::new();
     for (start, sectors, copies) in read_runs(core, range.clone()) {
-        let mut unreadable: SmallVec<[usize; 4]> = {
-            let members = core.members.borrow();
-            copies.iter().map(|copy| copy.slot).filter(|&slot| members.slots()[slot].member == Some(member)).collect()
-        };
+        let mut unreadable = core.members.borrow().slots_of(slow);
+        if readable(core, &copies, sectors).iter().all(|(copy, _)| unreadable.contains(&copy.slot)) {
+            unreadable = core.members.borrow().slots_of(&slow[..1]);
+        }
         let found = match may_be_inconsistent(core, &start.run(sectors)) {
             true => None,
             false => read_any(core, &copies, sectors, &mut unreadable).await,

@@ -138,9 +138,9 @@ impl Personality for Parity {
         (slot, row, sectors, sync_of_rows(&row.run(sectors)))
     }
 
-    async fn read_from_others(core: &Core, _: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+    async fn read_from_others(core: &Core, slow: &[MemberId], place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
         let (array_sector, row, sectors) = place;
-        let read = parity_io::read_from_parity(core, array_sector, row.run(sectors)).await?;
+        let read = parity_io::read_from_parity(core, slow, array_sector, row.run(sectors)).await?;
         Some(std::iter::once((0, read)).collect())
     }
 

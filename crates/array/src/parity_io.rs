@@ -3,11 +3,13 @@
 
 use crate::address::{Sectors, sync_of_rows};
 use crate::core::{Core, FailedPart, rewrite};
+use crate::hedge;
 use crate::lock::Mode;
+use crate::member::Slow;
 use crate::member_requests::Ended;
 use crate::parity_code::{Found, Unit, computed_parity, generate, recover};
 use crate::plan::{Presence, Strips, Unrecoverable, sources};
-use crate::{ArraySector, MemberSector, StripeMap};
+use crate::{ArraySector, MemberId, MemberSector, StripeMap};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
@@ -85,10 +87,31 @@ pub(crate) async fn reconstruct(
     rows: &Range<MemberSector>,
     unreadable: &mut Strips,
 ) -> Result<Buffer, Unrecoverable> {
+    reconstruct_without(core, stripe, index, rows, unreadable, &[]).await
+}
+
+/// As [`reconstruct`], if possible without the members of `slow`, where parity is consistent.
+async fn reconstruct_without(
+    core: &Core,
+    stripe: u64,
+    index: usize,
+    rows: &Range<MemberSector>,
+    unreadable: &mut Strips,
+    slow: &[MemberId],
+) -> Result<Buffer, Unrecoverable> {
     let map = core.map(stripe);
     loop {
-        let there = presences(core, map, rows, unreadable);
-        let (read_data, read_parity) = sources(&there[0], &there[1])?;
+        let without = |unreadable: &Strips| {
+            let there = presences(core, map, rows, unreadable);
+            sources(&there[0], &there[1])
+        };
+        let (read_data, read_parity) = match slow {
+            [] => without(unreadable)?,
+            slow => {
+                let avoided = unreadable.iter().copied().chain(core.members.borrow().slots_of(slow)).collect();
+                without(&avoided).or_else(|_| without(unreadable))?
+            }
+        };
         if read_data.contains(&index) {
             let Some(mut read) = read_units(core, map, &[(Unit::Data(index), rows.clone())], unreadable).await else { continue };
             return Ok(read.pop().expect("one strip was read"));
@@ -118,14 +141,21 @@ async fn reconstruct_pages(core: &Core, stripe: u64, index: usize, rows: &Range<
 }
 
 /// Recovers a range from the other strips of the stripe. `None`: they do not suffice, or parity may be inconsistent.
-pub(crate) async fn read_from_parity(core: &Core, array_sector: ArraySector, rows: Range<MemberSector>) -> Option<Buffer> {
+///
+/// As far as possible without the members of `slow`; the first of them has the strip.
+pub(crate) async fn read_from_parity(
+    core: &Core,
+    slow: &[MemberId],
+    array_sector: ArraySector,
+    rows: Range<MemberSector>,
+) -> Option<Buffer> {
     let (stripe, index, _) = core.geometry.strip_of(array_sector);
     let _guard = core.lock(sync_of_rows(&rows), Mode::Shared).await;
     if !core.consistency.covers(&sync_of_rows(&rows)) {
         return None;
     }
     let mut unreadable: Strips = std::iter::once(usize::from(core.map(stripe).data[index])).collect();
-    reconstruct(core, stripe, index, &rows, &mut unreadable).await.ok()
+    reconstruct_without(core, stripe, index, &rows, &mut unreadable, slow).await.ok()
 }
 
 /// The data of a slot's rows according to the other members of a parity array.
@@ -156,7 +186,8 @@ pub(crate) async fn read_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let guard = core.lock(sync_of_rows(&rows), Mode::Shared).await;
     let stripe = core.geometry.stripe_of_row(rows.start).0;
     let index = data_index(core.map(stripe), slot).expect("clients read data strips");
-    let mut read = reconstruct(&core, stripe, index, &rows, &mut Strips::new()).await;
+    let silent = if core.consistency.covers(&sync_of_rows(&rows)) { hedge::unresponsive(&core) } else { Slow::new() };
+    let mut read = reconstruct_without(&core, stripe, index, &rows, &mut Strips::new(), &silent).await;
     if read.is_err() {
         read = reconstruct_pages(&core, stripe, index, &rows).await;
     }

@@ -126,7 +126,7 @@ pub(crate) trait Personality {
     fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64, Range<SyncSector>);
 
     /// The data of a place according to members other than `member`, piece by piece, each with its offset. `None`: they lack it.
-    async fn read_from_others(core: &Core, member: MemberId, place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;
+    async fn read_from_others(core: &Core, slow: &[MemberId], place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;
 
     /// The data of `rows` of a slot according to the others. The rows lie at `sync` in the sync space. The caller has their lock.
     async fn recover_rows(core: &Core, slot: usize, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer>;

@@ -1,8 +1,8 @@
 //! [Hedged reads](crate::hedge) under way, and the budget for more.
 
-use crate::MemberId;
 use crate::member::Members;
 use crate::member_requests::Pieces;
+use crate::{MemberId, MemberSector};
 use slab::Slab;
 use std::cell::{Cell, RefCell};
 use stria_block::Nanos;
@@ -11,6 +11,8 @@ use stria_block::Nanos;
 const SHARE: u64 = 20;
 /// At most 64 reads are hedged at once.
 const COUNT_MAX: usize = 64;
+/// A read is asked of others this often at most: of three that fall silent one after the other, and of those that are left.
+const ASKED_MAX: usize = 4;
 /// 32 hedged reads are saved up while none is needed.
 const SAVED_MAX: u64 = 32;
 
@@ -20,6 +22,8 @@ pub(crate) struct Hedging {
     /// The time of the next look.
     due: Cell<Nanos>,
     races: RefCell<Slab<Race>>,
+    /// How many times a member has become unresponsive.
+    silences: Cell<u64>,
     /// Reads that were counted, and how many of them are not spent yet.
     read_count: Cell<u64>,
     budget: Cell<u64>,
@@ -30,20 +34,31 @@ struct Race {
     parent: usize,
     /// Used if the member answers first.
     pieces: Pieces,
-    /// The slow member.
+    /// The slow member, and where it was asked.
     member: MemberId,
+    start_sector: MemberSector,
     begun: Nanos,
     /// The client has no answer yet.
     is_open: bool,
-    /// Which answers are still to come.
     waits_for_member: bool,
-    waits_for_others: bool,
+    /// How often others were asked, and how many of these answers are still to come.
+    asked: usize,
+    waits_for_others: usize,
+    /// As [`Hedging::silences`] was then.
+    silences: u64,
 }
 
 impl Hedging {
     pub fn new(is_on: bool) -> Self {
         let budget = Cell::new(SAVED_MAX * SHARE);
-        Self { is_on: Cell::new(is_on), due: Cell::new(0), races: RefCell::default(), read_count: Cell::new(0), budget }
+        Self {
+            is_on: Cell::new(is_on),
+            due: Cell::new(0),
+            races: RefCell::default(),
+            silences: Cell::new(0),
+            read_count: Cell::new(0),
+            budget,
+        }
     }
 
     /// True if slow reads are asked of others. Levels without redundancy have no other member to ask.
@@ -70,9 +85,10 @@ impl Hedging {
         self.budget.set((self.budget.get() + earned).min(SAVED_MAX * SHARE));
     }
 
-    /// Spends the budget of one read. Returns `false` if it does not suffice. `free`: it is taken as far as there is some.
+    /// Spends the budget of one read. Returns `false` if it does not suffice. `free`: it is taken as far as there is some. An
+    /// unresponsive member gets no new reads, so no bound is needed for those that it has.
     pub fn spend(&self, free: bool) -> bool {
-        if self.races.borrow().len() >= COUNT_MAX || !free && self.budget.get() < SHARE {
+        if !free && (self.races.borrow().len() >= COUNT_MAX || self.budget.get() < SHARE) {
             return false;
         }
         self.budget.set(self.budget.get().saturating_sub(SHARE));
@@ -80,9 +96,39 @@ impl Hedging {
     }
 
     /// A part of a client's read is hedged. Returns its key.
-    pub fn begin(&self, parent: usize, pieces: Pieces, member: MemberId, begun: Nanos) -> usize {
-        let race = Race { parent, pieces, member, begun, is_open: true, waits_for_member: true, waits_for_others: true };
+    pub fn begin(&self, parent: usize, pieces: Pieces, member: MemberId, start_sector: MemberSector, begun: Nanos) -> usize {
+        let silences = self.silences.get();
+        let race = Race {
+            parent,
+            pieces,
+            member,
+            start_sector,
+            begun,
+            is_open: true,
+            waits_for_member: true,
+            asked: 1,
+            waits_for_others: 1,
+            silences,
+        };
         self.races.borrow_mut().insert(race)
+    }
+
+    /// Another member has become unresponsive.
+    pub fn note_silence(&self) {
+        self.silences.set(self.silences.get() + 1);
+    }
+
+    /// A read that others were asked for before one of them became unresponsive, so that they may never answer: they are to be asked
+    /// again. Returns its key, the client's request, its pieces, the slow member and the first sector there.
+    pub fn take_overtaken(&self) -> Option<(usize, usize, Pieces, MemberId, MemberSector)> {
+        let silences = self.silences.get();
+        let mut races = self.races.borrow_mut();
+        let is_stuck = |race: &Race| race.is_open && race.waits_for_others > 0 && race.asked < ASKED_MAX;
+        let (key, race) = races.iter_mut().find(|(_, race)| race.silences < silences && is_stuck(race))?;
+        race.silences = silences;
+        race.asked += 1;
+        race.waits_for_others += 1;
+        Some((key, race.parent, race.pieces.clone(), race.member, race.start_sector))
     }
 
     /// Calls `note` with each member that has not answered such a read, and for how long.
@@ -99,7 +145,7 @@ impl Hedging {
         let state = &mut races[race];
         let wins = std::mem::take(&mut state.is_open).then(|| (state.parent, std::mem::take(&mut state.pieces)));
         state.waits_for_member = false;
-        let (member, is_over) = (state.member, !state.waits_for_others);
+        let (member, is_over) = (state.member, state.waits_for_others == 0);
         if is_over {
             races.remove(race);
         }
@@ -117,8 +163,8 @@ impl Hedging {
         let state = &mut races[race];
         let wins = (state.is_open && has_read).then_some((state.parent, state.member));
         state.is_open &= wins.is_none();
-        state.waits_for_others = false;
-        if !state.waits_for_member {
+        state.waits_for_others -= 1;
+        if !state.waits_for_member && state.waits_for_others == 0 {
             races.remove(race);
         }
         wins

@@ -132,7 +132,7 @@ impl Personality for Striped {
         (slot, row, sectors, SyncSector::ZERO..SyncSector::ZERO)
     }
 
-    async fn read_from_others(_: &Core, _: MemberId, _: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
+    async fn read_from_others(_: &Core, _: &[MemberId], _: Place) -> Option<SmallVec<[(u64, Buffer); 1]>> {
         None
     }
 

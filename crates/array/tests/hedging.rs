@@ -136,6 +136,32 @@ impl World {
         time
     }
 
+    /// Reads all of these at once, and checks the data. Returns how long the last one took.
+    fn read_together(&mut self, reads: &[(u64, u64)]) -> Nanos {
+        let begun = self.now;
+        for (tag, &(start_sector, sectors)) in (1 << 40..).zip(reads) {
+            let operation = Operation::Read { into: std::iter::once(Buffer::zeroed(bytes(sectors))).collect() };
+            self.array.submit(Request { tag, start_sector, sectors, operation });
+        }
+        let (mut ended, mut open) = (Vec::new(), reads.len());
+        loop {
+            self.poll(&mut ended);
+            for Completion { tag, result, operation, .. } in ended.drain(..) {
+                result.unwrap();
+                let Operation::Read { into } = operation else { panic!("a read comes back as a read") };
+                let read: Vec<u8> = into.iter().flat_map(|buffer| buffer.to_vec()).collect();
+                for (sector, bytes) in (reads[(tag - (1 << 40)) as usize].0..).zip(read.chunks(512)) {
+                    assert_eq!(u64::from_le_bytes(bytes[..8].try_into().unwrap()), sector);
+                }
+                open -= 1;
+            }
+            if open == 0 {
+                return self.now - begun;
+            }
+            self.now = self.now.max(self.next_wake().expect("they end"));
+        }
+    }
+
     fn hedged(&self) -> u64 {
         self.sum(|member| member.hedged_count).iter().sum()
     }
@@ -193,6 +219,41 @@ fn others_answer_for_a_member_that_never_answered() {
             let slow = times.iter().filter(|&&time| time > MS).count();
             assert!(slow <= 8 * lane_count, "{level} of {members}: {slow} of {}", times.len());
         }
+    }
+}
+
+/// Before, of two that fell silent at once each was asked to answer for the other, and nobody was asked after that.
+#[test]
+fn others_answer_for_members_that_fall_silent_together() {
+    let arrays = [(Level::Raid1, 3), (Level::Raid10, 4), (Level::Raid6, 4), (Level::Raid6, 5), (Level::Raid6, 8)];
+    for ((level, members), lane_count) in arrays.into_iter().flat_map(|array| [1, 2].map(|lane_count| (array, lane_count))) {
+        for is_known in [true, false] {
+            let new = if is_known { World::on_lanes } else { World::never_read };
+            let mut world = new(level, members, lane_count);
+            [1, 2].into_iter().for_each(|member| world.until[member].set(world.now + 60_000 * MS));
+            let of_all = world.read_together(&[(0, world.capacity)]) / MS;
+            let reads: Vec<_> = (0..world.capacity / 8).map(|index| (index * 8, 8)).collect();
+            let of_each = world.read_together(&reads) / MS;
+            let limit = if is_known { 60 } else { 6000 };
+            assert!(of_all < limit && of_each < limit, "{level} of {members}, {is_known}: {of_all} ms, {of_each} ms");
+            world.until.iter().for_each(|until| until.set(0));
+            world.settle();
+            assert!(world.sum(|member| member.in_flight as u64).iter().all(|&waiting| waiting == 0), "{level}");
+        }
+    }
+}
+
+/// Before, 64 reads were asked of others, and the rest were waited for.
+#[test]
+fn others_answer_for_all_reads_that_a_silent_member_has() {
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)] {
+        let mut world = World::new(level, members);
+        world.until[1].set(world.now + 60_000 * MS);
+        let reads: Vec<_> = (0..world.capacity).chain(0..world.capacity).map(|sector| (sector, 1)).collect();
+        let time = world.read_together(&reads) / MS;
+        assert!(time < 60, "{level} of {members}: {time} ms for {} reads", reads.len());
+        world.until[1].set(0);
+        world.settle();
     }
 }
 

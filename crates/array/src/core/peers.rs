@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::action::Action;
-use crate::member::RebuildTarget;
+use crate::member::{RebuildTarget, Slow};
 use crate::{ArraySector, MemberId, MemberState};
 use stria_block::{Buffer, Completion, Operation, Request};
 
@@ -70,8 +70,8 @@ impl Core {
         self.partition.lane_count > 1 && self.partition.lane_of(array_sector).0 != self.partition.lane
     }
 
-    /// Asks the owner to read a range, without a member that is slow. Returns `None` if it cannot.
-    pub async fn ask_owner(&self, start: ArraySector, sectors: u64, slow: Option<MemberId>) -> Option<Buffer> {
+    /// Asks the owner to read a range, without the first of these members if there are any. Returns `None` if it cannot.
+    pub async fn ask_owner(&self, start: ArraySector, sectors: u64, slow: Slow) -> Option<Buffer> {
         let into = std::iter::once(self.buffers.take(sectors)).collect();
         let key = self.peers.owner_reads.begin();
         let request = Request { tag: key as u64, start_sector: start.get(), sectors, operation: Operation::Read { into } };

@@ -122,9 +122,9 @@ impl<R: Recorder> Driver<R> {
                     let request = self.others().accept(lane, request);
                     self.take_request(request);
                 }
-                Message::ReadAround { lane, request, member } => {
+                Message::ReadAround { lane, request, slow } => {
                     let request = self.others().accept(lane, request);
-                    self.engine.read_around(request, member);
+                    self.engine.read_around(request, slow);
                 }
                 Message::Ended(completion) => match self.others().engines_key(&completion) {
                     Some(key) => self.engine.owner_answered(key, completion),

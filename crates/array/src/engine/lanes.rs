@@ -11,6 +11,7 @@
 
 use super::Engine;
 use crate::core::{Core, FailedPart};
+use crate::member::Slow;
 use crate::sweep::take_slots;
 use crate::{ArraySector, Family, Health, MemberId, MemberSector, Synced, hedge, parity};
 use std::rc::Rc;
@@ -18,7 +19,7 @@ use stria_block::{Completion, ErrorKind, IoError, Operation, Request};
 
 /// A member could not read a part of a direct read: the owner answers and corrects it.
 pub(super) async fn correct_direct_read(core: Rc<Core>, part: FailedPart) {
-    let read = core.ask_owner(part.array_sector, part.sectors, None).await;
+    let read = core.ask_owner(part.array_sector, part.sectors, Slow::new()).await;
     part.deliver(&core, read);
 }
 
@@ -100,8 +101,8 @@ impl Engine {
         None
     }
 
-    /// Does another lane's read without a member that is slow.
-    pub(crate) fn read_around(&mut self, mut request: Request, member: MemberId) {
+    /// Does another lane's read without the first of these members.
+    pub(crate) fn read_around(&mut self, mut request: Request, slow: Slow) {
         let core = Rc::clone(&self.core);
         let (array_sector, sectors) = (ArraySector::new(request.start_sector), request.sectors);
         let parent = core.begin(&mut request, 1);
@@ -113,8 +114,8 @@ impl Engine {
         let Operation::Read { into } = request.operation else { unreachable!("only reads are asked for twice") };
         let error = IoError::new(ErrorKind::Failed, "only the member that is slow can tell");
         let part =
-            FailedPart { parent, offset_sectors: 0, array_sector, member: Some(member), start_sector, sectors, into, error };
-        core.ready.spawn(hedge::answer_around(Rc::clone(&core), part, member));
+            FailedPart { parent, offset_sectors: 0, array_sector, member: Some(slow[0]), start_sector, sectors, into, error };
+        core.ready.spawn(hedge::answer_around(Rc::clone(&core), part, slow));
     }
 
     /// An owner has answered [`Action::AskOwner`](crate::Action::AskOwner).

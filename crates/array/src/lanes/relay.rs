@@ -4,10 +4,11 @@
 //! is cut, and joined again at the end.
 
 use super::{Message, Ports};
+use crate::ArraySector;
+use crate::member::Slow;
 use crate::partition::Partition;
 use crate::requests::Parent;
 use crate::segments::{Cutter, slice_segments};
-use crate::{ArraySector, MemberId};
 use slab::Slab;
 use std::ops::Range;
 use stria_block::{Completion, Limits, Nanos, Operation, Request, Tag, bytes};
@@ -114,13 +115,13 @@ impl<P: Clone> Relay<P> {
     }
 
     /// Asks the owner for a read that this lane's engine needs.
-    pub fn ask_owner(&mut self, request: Request, slow: Option<MemberId>) {
+    pub fn ask_owner(&mut self, request: Request, slow: Slow) {
         let tag = self.ticket(Ticket::Engine(request.tag as usize));
         let (lane, owner) = (self.partition.lane, self.owner_of(&request));
         let request = Request { tag, ..request };
-        let message = match slow {
-            Some(member) => Message::ReadAround { lane, request, member },
-            None => Message::Request { lane, request },
+        let message = match slow.is_empty() {
+            false => Message::ReadAround { lane, request, slow },
+            true => Message::Request { lane, request },
         };
         self.send(owner, message);
     }
