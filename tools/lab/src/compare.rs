@@ -7,8 +7,8 @@
 //! the unit, with its median.
 //!
 //! On a machine that others use, figures vary from minute to minute, and all rounds of a run share that. The share of the
-//! processors that others used is recorded with every measurement. One run on each side cannot prove a difference in rates below
-//! that share, nor any in p99 latency: such differences are reported as undecided.
+//! processors that others used is recorded with every measurement. One run on each side cannot prove a change
+//! of rates that the loss of that share explains, in either direction, nor most in p99 latency: these are reported as undecided.
 
 use crate::others::{self, BUSY_PERCENT};
 use crate::result::{Point, Record, ResultError, Run, TargetInfo};
@@ -194,7 +194,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
         let size = (row.difference.ratio - 1.0).abs();
         let times = row.difference.ratio.max(1.0 / row.difference.ratio);
         let explained = busy.is_some_and(|percent| match row.metric {
-            Metric::Rate => size * 100.0 < percent.max(20.0),
+            Metric::Rate => times < rate_times(percent),
             Metric::LatencyP99 => times < tail_times(percent),
         });
         row.change = match () {
@@ -209,9 +209,9 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     let mut caveats = vec![];
     if let Some(percent) = busy {
         caveats.push(format!(
-            "Others used {percent:.0} % of the processors during a run: differences in rates below {:.0} % and of p99 latency below \
+            "Others used {percent:.0} % of the processors during a run: changes of rates by less than {:.2} times and of p99 latency by less than \
              {:.1} times are undecided. Measure on a quiet machine, or several times a side: stria lab compare A1 A2 A3 -- B1 B2 B3.",
-            percent.max(20.0),
+            rate_times(percent),
             tail_times(percent)
         ));
     } else if shares.len() < a.len() + b.len() {
@@ -241,10 +241,16 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     }
 }
 
-/// The factor in p99 latency that other programs' use of the processors may explain. The tail grows faster than the mean, but not
-/// without limit: 3 times at 10 %, 8 times at 60 %.
+/// The factor in rates that other programs' use of the processors may explain, whichever run they disturbed: that of the processor time
+/// which they left. 1.25 at 20 % and below, 2 at 50 %, 20 at 95 %.
+fn rate_times(others_percent: f64) -> f64 {
+    let left = 1.0 - others_percent.max(20.0) / 100.0;
+    if left > 0.0 { 1.0 / left } else { f64::INFINITY }
+}
+
+/// The factor in p99 latency that they may explain. The tail grows faster than the mean: 3 times at 10 %, 8 times at 60 %, 40 times at 95 %.
 fn tail_times(others_percent: f64) -> f64 {
-    2.0 + others_percent / 10.0
+    (2.0 + others_percent / 10.0).max(2.0 * rate_times(others_percent))
 }
 
 type Measured<'a> = BTreeMap<Point, Vec<&'a Record>>;
