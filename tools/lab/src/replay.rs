@@ -16,7 +16,8 @@ mod tally;
 
 use crate::fio::Place;
 use crate::result::Figures;
-use crate::trace::{Op, Record, Source, Totals, TraceError};
+use crate::trace::{Gap, Op, Record, Source, Totals, TraceError};
+use crate::units::show_seconds;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -68,6 +69,14 @@ pub struct Options {
     /// Use only this much of the target, from its start.
     #[serde(default)]
     pub room_bytes: Option<u64>,
+    /// An open loop waits for at most so many seconds without a request. A longer gap is refused: the times of the trace may be damaged.
+    #[serde(default = "gap_max_s")]
+    pub gap_max_s: f64,
+}
+
+/// An hour.
+fn gap_max_s() -> f64 {
+    3600.0
 }
 
 /// Memory for the data of all requests in flight.
@@ -86,8 +95,30 @@ impl Options {
             () if !self.align_bytes.is_power_of_two() || self.align_bytes > 1 << 20 => {
                 Err(format!("invalid alignment {}: allowed is a power of two up to 1 MiB", self.align_bytes))
             }
+            () if !(0.0..=1e12).contains(&self.gap_max_s) => {
+                Err(format!("invalid longest gap {} s: allowed is 0 to 1000000000000", self.gap_max_s))
+            }
             () => Ok(()),
         }
+    }
+
+    /// Refuses a trace with a gap that an open loop would wait for longer than is allowed.
+    ///
+    /// # Errors
+    /// With the place of the gap, and the ways around it.
+    pub fn check_gap(&self, gap: Gap) -> Result<(), String> {
+        let Pace::Open { stretch } = self.pace else { return Ok(()) };
+        let seconds = gap.ns as f64 / 1e9 * stretch;
+        if seconds <= self.gap_max_s {
+            return Ok(());
+        }
+        let place = if gap.line > 0 { format!(" before the request of line {}", gap.line) } else { String::new() };
+        let (time, most) = (show_seconds(seconds), show_seconds(self.gap_max_s));
+        Err(format!(
+            "the trace would be waited for {time}{place}, which is more than {most}: if its times are damaged, mend that line; \
+             --pace think cuts pauses to --pause-max, --pace closed leaves them out, and --gap-max {} waits",
+            seconds.ceil()
+        ))
     }
 
     /// In words: "as recorded".
@@ -104,7 +135,15 @@ impl Options {
 impl Default for Options {
     /// As recorded, 64 at most, folded, 4 KiB, direct.
     fn default() -> Self {
-        Self { pace: Pace::Open { stretch: 1.0 }, depth: 64, fit: Fit::Fold, align_bytes: 4096, direct: true, room_bytes: None }
+        Self {
+            pace: Pace::Open { stretch: 1.0 },
+            depth: 64,
+            fit: Fit::Fold,
+            align_bytes: 4096,
+            direct: true,
+            room_bytes: None,
+            gap_max_s: gap_max_s(),
+        }
     }
 }
 

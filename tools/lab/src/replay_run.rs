@@ -99,6 +99,7 @@ pub fn asked(folder: &Path) -> Result<Option<Request>, KeepError> {
 fn allow(source: &Source, request: &Request) -> Result<(), KeepError> {
     let totals = source.totals();
     request.target.check().and_then(|()| request.options.check()).map_err(KeepError::Usage)?;
+    request.options.check_gap(source.gap()).map_err(KeepError::Usage)?;
     if !(1..=PASSES_MAX).contains(&request.passes) {
         return Err(KeepError::Usage(format!("invalid number of passes {}: allowed is 1 to {PASSES_MAX}", request.passes)));
     }

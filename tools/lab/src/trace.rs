@@ -17,7 +17,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-pub use source::Source;
+pub use source::{Gap, Source};
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -232,6 +232,8 @@ impl Devices {
 struct Event {
     record: Record,
     stage: Stage,
+    /// Its line; 0 in a format without lines.
+    line: u64,
 }
 
 /// The stage of a request.

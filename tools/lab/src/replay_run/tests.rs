@@ -32,6 +32,53 @@ fn a_replay_is_kept_as_a_run_that_can_be_reported() {
     assert!(page.contains("Replay of small") && page.contains("drift p99") && page.contains("busy "), "{page}");
 }
 
+/// Before, such a replay waited for centuries.
+#[test]
+fn damaged_times_are_refused_with_their_line_and_the_ways_around() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = target(16 * MIB);
+    let out = folder.path().join("run");
+    let request = |options: Options| Request {
+        origin: Origin::default(),
+        name: "damaged".into(),
+        target: Place::Path(file.path().into()),
+        options,
+        through_fio: false,
+        passes: 1,
+        destroy: true,
+        command: Vec::new(),
+    };
+    // Alibaba's: microseconds. A gap of years; a time that goes back, of which all others are far; the largest time that a trace may have.
+    for (name, times, line) in [
+        ("gap", [1_000_000, 2_000_000, 200_000_000_000_000, 200_000_000_000_001], 3),
+        ("back", [200_000_000_000_000, 200_000_000_000_001, 5, 200_000_000_000_002], 1),
+        ("huge", [1_000_000, 1_000_001, 1 << 53, 1_000_002], 3),
+    ] {
+        let path = folder.path().join(name);
+        let lines: String = times.iter().map(|time: &u64| format!("0,R,0,4096,{time}\n")).collect();
+        fs::write(&path, lines).expect("a trace");
+        let source = Source::open(&path, crate::trace::Format::Alibaba).expect("it is well-formed");
+        let stop = AtomicBool::new(false);
+        let mut options = buffered(Pace::Open { stretch: 1.0 }, 4);
+        let refused =
+            keep(&source, &request(options.clone()), &out, &stop, &mut Quiet).expect_err("it would take years").to_string();
+        let words = format!("before the request of line {line},");
+        assert!(
+            refused.contains(&words) && refused.contains("--pace think") && refused.contains("--gap-max"),
+            "{name}: {refused}"
+        );
+        assert!(!out.exists());
+        // The pauses of think time have their own limit, and whoever wants to wait may.
+        assert_eq!(Options { pace: Pace::Closed, ..options.clone() }.check_gap(source.gap()), Ok(()));
+        options.gap_max_s = 1e12;
+        assert_eq!(options.check_gap(source.gap()), Ok(()));
+        assert_eq!(
+            buffered(Pace::Open { stretch: 1e-6 }, 4).check_gap(crate::trace::Gap { ns: 3_600_000_000_000, line: 1 }),
+            Ok(())
+        );
+    }
+}
+
 struct Quiet;
 
 impl Progress for Quiet {

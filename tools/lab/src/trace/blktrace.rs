@@ -127,7 +127,7 @@ impl Events {
             (length > 0).then_some(record),
             (action & FUA != 0 && length > 0).then_some(flush),
         ];
-        self.ready.extend(parts.into_iter().flatten().map(|record| Event { record, stage }));
+        self.ready.extend(parts.into_iter().flatten().map(|record| Event { record, stage, line: 0 }));
         Ok(true)
     }
 }

@@ -49,9 +49,8 @@ pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), Tr
         let (offset, bytes) =
             if op == Op::Flush { (0, 0) } else { (number(fields.get(2), "offset")?, number(fields.get(3), "length")?) };
         let device = devices.index(name).map_err(|problem| bad(index + 1, problem))?;
-        if take(Event { record: Record { time_ns: now_ns, device, offset, bytes, op, took_ns: 0 }, stage: Stage::Queued })
-            .is_break()
-        {
+        let record = Record { time_ns: now_ns, device, offset, bytes, op, took_ns: 0 };
+        if take(Event { record, stage: Stage::Queued, line: index as u64 + 1 }).is_break() {
             break;
         }
     }

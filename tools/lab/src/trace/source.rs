@@ -19,6 +19,26 @@ pub struct Source {
     devices: Vec<String>,
     totals: Totals,
     in_flight: Option<f64>,
+    gap: Gap,
+}
+
+/// The longest time without a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gap {
+    /// The time.
+    pub ns: u64,
+    /// The line of the request after it; 0 if the trace has no lines.
+    pub line: u64,
+}
+
+impl Gap {
+    /// Takes the request of a line. `latest_ns`: the time of the request before it, if there is one.
+    fn add(&mut self, latest_ns: Option<u64>, time_ns: u64, line: u64) {
+        let ns = latest_ns.map_or(0, |latest_ns| time_ns.saturating_sub(latest_ns));
+        if ns > self.ns {
+            *self = Self { ns, line };
+        }
+    }
 }
 
 enum Origin {
@@ -36,7 +56,11 @@ enum Origin {
 
 impl From<Trace> for Source {
     fn from(trace: Trace) -> Self {
-        Self { totals: trace.totals(), devices: trace.devices, origin: Origin::Memory(trace.records), in_flight: None }
+        let (mut gap, mut latest_ns) = (Gap::default(), None);
+        for record in &trace.records {
+            gap.add(latest_ns.replace(record.time_ns), record.time_ns, 0);
+        }
+        Self { totals: trace.totals(), devices: trace.devices, origin: Origin::Memory(trace.records), in_flight: None, gap }
     }
 }
 
@@ -75,6 +99,7 @@ struct Census {
     counter: Counter,
     latest_ns: u64,
     disorder_ns: u64,
+    gap: Gap,
 }
 
 impl Source {
@@ -86,7 +111,7 @@ impl Source {
         let mut devices = Devices::default();
         let (mut queued, mut issued) = (Census::default(), Census::default());
         let mut in_flight = InFlight::default();
-        events(path, format, &mut devices, &mut |Event { record, stage }| {
+        events(path, format, &mut devices, &mut |Event { record, stage, line }| {
             if stage != Stage::Queued && record.bytes > 0 {
                 in_flight.change(record.time_ns, stage == Stage::Completed);
             }
@@ -95,6 +120,7 @@ impl Source {
                 Stage::Issued => &mut issued,
                 Stage::Completed => return ControlFlow::Continue(()),
             };
+            census.gap.add(census.counter.times.map(|_| census.latest_ns), record.time_ns, line);
             census.counter.add(&record);
             census.latest_ns = census.latest_ns.max(record.time_ns);
             census.disorder_ns = census.disorder_ns.max(census.latest_ns - record.time_ns);
@@ -107,15 +133,18 @@ impl Source {
         }
         let (start_ns, disorder_ns) = (census.counter.start_ns(), census.disorder_ns);
         let origin = Origin::File { path: path.into(), format, start_ns, disorder_ns, issues };
-        let mut source = Self { origin, devices: devices.names, totals: census.counter.totals(), in_flight: in_flight.mean() };
+        let totals = census.counter.totals();
+        let mut source = Self { origin, devices: devices.names, totals, in_flight: in_flight.mean(), gap: census.gap };
         if disorder_ns > 0 || format == Format::Tencent {
-            // Sequences and durations are visible only in order.
+            // Sequences, durations and gaps are visible only in order.
             let mut counter = Counter::default();
-            source.each(&mut |record| {
+            let (mut gap, mut latest_ns) = (Gap::default(), None);
+            source.each_line(&mut |(record, line)| {
                 counter.add(&record);
+                gap.add(latest_ns.replace(record.time_ns), record.time_ns, line);
                 ControlFlow::Continue(())
             })?;
-            source.totals = counter.totals();
+            (source.totals, source.gap) = (counter.totals(), gap);
         }
         Ok(source)
     }
@@ -130,6 +159,11 @@ impl Source {
         &self.totals
     }
 
+    /// The longest time between two requests.
+    pub fn gap(&self) -> Gap {
+        self.gap
+    }
+
     /// The mean number of requests in the devices while there was one, where the trace has both issues and ends.
     pub fn in_flight(&self) -> Option<f64> {
         self.in_flight
@@ -140,9 +174,14 @@ impl Source {
     /// # Errors
     /// When the file cannot be read again.
     pub fn each(&self, take: &mut dyn FnMut(Record) -> ControlFlow<()>) -> Result<(), TraceError> {
+        self.each_line(&mut |(record, _)| take(record))
+    }
+
+    /// The same, each with its line.
+    fn each_line(&self, take: &mut dyn FnMut((Record, u64)) -> ControlFlow<()>) -> Result<(), TraceError> {
         let (path, format, start_ns, disorder_ns, issues) = match &self.origin {
             Origin::Memory(records) => {
-                let _ = records.iter().try_for_each(|record| take(*record));
+                let _ = records.iter().try_for_each(|record| take((*record, 0)));
                 return Ok(());
             }
             Origin::File { path, format, start_ns, disorder_ns, issues } => (path, *format, *start_ns, *disorder_ns, *issues),
@@ -159,7 +198,7 @@ impl Source {
             // Less than 0: the file has changed since it was opened.
             let record = Record { time_ns: event.record.time_ns.saturating_sub(start_ns), ..event.record };
             latest_ns = latest_ns.max(record.time_ns);
-            held.push(Reverse(Held { time_ns: record.time_ns, arrival, record }));
+            held.push(Reverse(Held { time_ns: record.time_ns, arrival, record, line: event.line }));
             arrival += 1;
             too_much = held.len() > HELD_MAX || second.records.len() > HELD_MAX;
             if too_much {
@@ -167,7 +206,7 @@ impl Source {
             }
             while held.peek().is_some_and(|Reverse(first)| latest_ns - first.time_ns >= disorder_ns) && gone_on.is_continue() {
                 let Some(Reverse(first)) = held.pop() else { break };
-                gone_on = second.pass(first.record, take);
+                gone_on = second.pass((first.record, first.line), take);
             }
             gone_on
         })?;
@@ -178,7 +217,7 @@ impl Source {
             return Err(TraceError::TooMuch { path: path.clone(), problem });
         }
         while let (Some(Reverse(first)), ControlFlow::Continue(())) = (held.pop(), gone_on) {
-            gone_on = second.pass(first.record, take);
+            gone_on = second.pass((first.record, first.line), take);
         }
         if gone_on.is_continue() {
             let _ = second.flush(take);
@@ -201,6 +240,7 @@ struct Held {
     time_ns: u64,
     arrival: u64,
     record: Record,
+    line: u64,
 }
 
 impl Ord for Held {
@@ -225,27 +265,26 @@ impl Eq for Held {}
 
 /// Where times are in whole seconds: spreads the requests of one evenly over it.
 struct Second {
-    records: Vec<Record>,
+    records: Vec<(Record, u64)>,
     on: bool,
 }
 
 impl Second {
-    fn pass(&mut self, record: Record, take: &mut dyn FnMut(Record) -> ControlFlow<()>) -> ControlFlow<()> {
+    fn pass(&mut self, (record, line): (Record, u64), take: &mut dyn FnMut((Record, u64)) -> ControlFlow<()>) -> ControlFlow<()> {
         if !self.on {
-            return take(record);
+            return take((record, line));
         }
-        if self.records.last().is_some_and(|last| last.time_ns != record.time_ns) {
+        if self.records.last().is_some_and(|(last, _)| last.time_ns != record.time_ns) {
             self.flush(take)?;
         }
-        self.records.push(record);
+        self.records.push((record, line));
         ControlFlow::Continue(())
     }
 
-    fn flush(&mut self, take: &mut dyn FnMut(Record) -> ControlFlow<()>) -> ControlFlow<()> {
+    fn flush(&mut self, take: &mut dyn FnMut((Record, u64)) -> ControlFlow<()>) -> ControlFlow<()> {
         let step_ns = 1_000_000_000 / self.records.len().max(1) as u64;
-        let spread = |(index, record): (usize, Record)| Record {
-            time_ns: record.time_ns.saturating_add(index as u64 * step_ns),
-            ..record
+        let spread = |(index, (record, line)): (usize, (Record, u64))| {
+            (Record { time_ns: record.time_ns.saturating_add(index as u64 * step_ns), ..record }, line)
         };
         self.records.drain(..).enumerate().map(spread).try_for_each(take)
     }

@@ -32,7 +32,7 @@ fn decimal(text: &str, unit_ns: u64) -> Result<u64, String> {
 
 pub fn read(path: &Path, format: Format, devices: &mut Devices, take: Take<'_>) -> Result<(), TraceError> {
     let (mut file, mut line) = (open(path)?, Vec::new());
-    for index in 0.. {
+    for index in 0_u64.. {
         let bad = |problem| TraceError::Malformed { path: path.into(), place: format!("line {}", index + 1), problem };
         let Some(text) = lines::next(&mut *file, &mut line).map_err(|error| bad(error.to_string()))? else { break };
         let text = text.trim();
@@ -55,7 +55,7 @@ pub fn read(path: &Path, format: Format, devices: &mut Devices, take: Take<'_>) 
                 let record = |op| Record { time_ns: line.time_ns, device, offset, bytes, op, took_ns };
                 let flush = Record { offset: 0, bytes: 0, took_ns: 0, ..record(Op::Flush) };
                 let parts = [line.flush_before.then_some(flush), line.op.map(record), line.flush_after.then_some(flush)];
-                let mut parts = parts.into_iter().flatten().map(|record| Event { record, stage: line.stage });
+                let mut parts = parts.into_iter().flatten().map(|record| Event { record, stage: line.stage, line: index + 1 });
                 if parts.try_for_each(&mut *take).is_break() {
                     return Ok(());
                 }

@@ -38,6 +38,9 @@ pub struct Replay {
     /// The longest pause with --pace think, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
     pub pause_max: f64,
+    /// Wait for at most so many seconds without a request with --pace recorded; a trace with a longer gap is refused.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600.0)]
+    pub gap_max: f64,
     /// The most requests in flight; by default 64 with --pace recorded, else 1.
     #[arg(long, value_name = "N")]
     pub depth: Option<usize>,
@@ -131,6 +134,7 @@ pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
         depth: command.depth.unwrap_or(if when == When::Recorded { 64 } else { 1 }),
         fit: if command.scale_offsets { Fit::Scale } else { Fit::Fold },
         direct: !command.cached,
+        gap_max_s: command.gap_max,
         ..Options::default()
     };
     let request = Request {
