@@ -175,8 +175,13 @@ pub enum Work<'a> {
     },
     /// Discards of all of the span.
     Trim,
-    /// A log, by the options that [`crate::replay::iolog`] gives.
-    Replay(&'a [(String, String)]),
+    /// A log.
+    Replay {
+        /// As [`crate::replay::iolog`] gives them.
+        options: &'a [(String, String)],
+        /// The time in which any target replays it.
+        seconds_max: f64,
+    },
 }
 
 /// The content of a job file.
@@ -221,7 +226,7 @@ impl Job<'_> {
             Work::Load(load) if self.places.len() > 1 => self.depth_each(load) * self.places.len() as u32,
             Work::Load(load) => load.queue_depth * load.threads,
             Work::Fill { .. } | Work::Trim => 32,
-            Work::Replay(_) => 0,
+            Work::Replay { .. } => 0,
         }
     }
 
@@ -247,7 +252,7 @@ impl Job<'_> {
                 self.say_span(&mut file);
                 file.say("io_size", (self.span_each() as f64 * fills) as u64);
             }
-            Work::Replay(options) => options.iter().for_each(|(key, value)| file.say(key, value)),
+            Work::Replay { options, .. } => options.iter().for_each(|(key, value)| file.say(key, value)),
             Work::Trim => {
                 file.say_all(&[("rw", "trim"), ("bs", "1m"), ("direct", "1"), ("iodepth", "32")]);
                 self.say_span(&mut file);
@@ -375,16 +380,27 @@ impl Job<'_> {
                 ((written as f64) < asked * FILLED_SHARE)
                     .then(|| format!("{} of {} were written", show_size(written), show_size(asked as u64)))
             }
-            Work::Load(_) | Work::Trim | Work::Replay(_) => None,
+            Work::Load(_) | Work::Trim | Work::Replay { .. } => None,
         }
     }
 
-    fn seconds(&self) -> Option<f64> {
+    /// The time that it takes at most, or is to take.
+    fn seconds(&self) -> f64 {
         match self.work {
-            Work::Load(load) => Some(load.seconds + load.warmup_seconds),
-            Work::Fill { .. } | Work::Trim | Work::Replay(_) => None,
+            Work::Load(load) => load.seconds + load.warmup_seconds,
+            Work::Fill { fills, block_bytes, .. } => {
+                let bytes = self.span_bytes as f64 * fills;
+                slowest_seconds(bytes, bytes / block_bytes as f64)
+            }
+            Work::Trim => slowest_seconds(self.span_bytes as f64, (self.span_bytes >> 20) as f64),
+            Work::Replay { seconds_max, .. } => seconds_max,
         }
     }
+}
+
+/// The time in which any target moves that much: 2 MiB and 10 requests a second, which is less than a card reader does. What takes longer hangs.
+pub(crate) fn slowest_seconds(bytes: f64, requests: f64) -> f64 {
+    (bytes / (2 << 20) as f64).max(requests / 10.0)
 }
 
 /// Sizes in bytes, so that fio interprets no units.
@@ -564,7 +580,7 @@ fn wait(mut child: Child, job: &Job, beside: &Beside, tick: &mut dyn FnMut(Durat
             Ok(None) => {}
             Err(error) => return Err(failed("cannot wait for fio", &error)),
         }
-        let late = job.seconds().is_some_and(|seconds| begun.elapsed().as_secs_f64() > seconds * 1.5 + PATIENCE_SECONDS);
+        let late = begun.elapsed().as_secs_f64() > job.seconds() * 1.5 + PATIENCE_SECONDS;
         if late || beside.stop.load(Ordering::Relaxed) {
             let seconds = show_seconds(begun.elapsed().as_secs_f64());
             if !end(&mut child) {

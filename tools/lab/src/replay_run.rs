@@ -1,6 +1,6 @@
 //! A replay as a run folder, so that it can be reported, compared and exported as any other measurement.
 
-use crate::fio::{Beside, Fio, FioError, Job, Place, Work};
+use crate::fio::{Beside, Fio, FioError, Job, Place, Work, slowest_seconds};
 use crate::replay::{Drift, Options, Outcome, Pace, Reached, ReplayError, iolog, play, size_of};
 use crate::result::{
     ArrayState, DriveInfo, DriveState, FORMAT, IoMode, Manifest, Measured, Note, NoteKind, Pattern, Point, Record, ResultError,
@@ -331,7 +331,13 @@ fn through_fio(
     let log = folder.join(&log_name);
     let options = iolog(source, &name, size_bytes, &request.options, &log, &log_name)?;
     let places = [request.target.clone().absolute()];
-    let job = Job { places: &places, span_bytes: size_bytes, offset_bytes: 0, work: Work::Replay(&options), seed: 0, logs: None };
+    let (totals, pace) = (source.totals(), request.options.pace);
+    let bytes =
+        [totals.written_bytes, totals.discarded_bytes].iter().fold(totals.read_bytes, |sum, bytes| sum.saturating_add(*bytes));
+    let waits_s = if let Pace::Open { stretch } = pace { totals.seconds * stretch } else { 0.0 };
+    let seconds_max = waits_s + slowest_seconds(bytes as f64, totals.requests() as f64);
+    let work = Work::Replay { options: &options, seconds_max };
+    let job = Job { places: &places, span_bytes: size_bytes, offset_bytes: 0, work, seed: 0, logs: None };
     let stretch = if let Pace::Open { stretch } = request.options.pace { stretch.max(1e-9) } else { 1.0 };
     let mut tick = |at: std::time::Duration| tell(Reached { requests: 0, trace_seconds: at.as_secs_f64() / stretch });
     let beside = Beside { hosts: &[], stop, running: &|_| {} };

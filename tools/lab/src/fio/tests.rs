@@ -303,6 +303,22 @@ fn a_part_of_the_target_is_all_that_a_job_touches() {
     }
 }
 
+/// Before, only loads had a limit: a fill, trim or replay of a drive that hangs lasted for ever.
+#[test]
+fn every_work_has_a_time_within_which_it_must_end() {
+    let places = [Place::new("/dev/a")];
+    let seconds =
+        |work, span_bytes: u64| Job { places: &places, span_bytes, offset_bytes: 0, work, seed: 0, logs: None }.seconds();
+    let fill = |fills, block_bytes| Work::Fill { fills, block_bytes, pattern: Pattern::Random, zeros: false };
+    // By the bytes, or by the requests where these are small.
+    assert_eq!(seconds(fill(2.0, 1 << 20), 64 << 20), 64.0);
+    assert_eq!(seconds(fill(1.0, 4096), 64 << 20), 1638.4);
+    assert_eq!(seconds(Work::Trim, 64 << 20), 32.0);
+    assert_eq!(seconds(Work::Replay { options: &[], seconds_max: 7.0 }, 64 << 20), 7.0);
+    let load = Load { warmup_seconds: 2.0, ..Load::new(Pattern::Sequential, 65536, 0, 1.0) };
+    assert_eq!(seconds(Work::Load(&load), 64 << 20), 3.0);
+}
+
 #[test]
 fn the_probe_for_small_requests_makes_and_changes_no_file() {
     let folder = tempfile::tempdir().expect("a folder");

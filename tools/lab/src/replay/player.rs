@@ -6,13 +6,14 @@ use super::tally::{Busy, Kind, Lateness};
 use super::{Drift, Fitting, Options, Outcome, Pace, ReplayError};
 use crate::fio::Place;
 use crate::trace::{Op, Record, Source};
+use crate::units::show_seconds;
 use rustix::fs::{FallocateFlags, OFlags};
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Result as IoResult};
 use std::ops::ControlFlow;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use stria_block::Buffer;
@@ -21,6 +22,8 @@ use stria_block::Buffer;
 const AHEAD: usize = 1 << 16;
 /// The time between two reports of progress, and two checks of the stop flag.
 const EVERY: Duration = Duration::from_millis(50);
+/// A request that is not answered within this time hangs, as with fio.
+const HANGS_AFTER: Duration = Duration::from_secs(180);
 
 /// The progress of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -41,13 +44,28 @@ struct Item {
 enum Reach {
     File(File),
     Nbd(Client),
+    /// A target that never answers.
+    #[cfg(test)]
+    Hung,
 }
 
 /// Replays a trace; its writes overwrite the target. `progress` is called regularly; `stop` ends the replay cleanly.
 ///
 /// # Errors
-/// When the target cannot be opened or is smaller than a request, or the trace cannot be read on. Requests that fail are counted.
+/// When the target cannot be opened or is smaller than a request, the trace cannot be read on, or a request is not answered within
+/// [`HANGS_AFTER`]. Requests that fail are counted.
 pub fn play(
+    source: &Source,
+    target: &Place,
+    options: &Options,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(Reached),
+) -> Result<Outcome, ReplayError> {
+    play_within(HANGS_AFTER, source, target, options, stop, progress)
+}
+
+fn play_within(
+    patience: Duration,
     source: &Source,
     target: &Place,
     options: &Options,
@@ -63,10 +81,8 @@ pub fn play(
     let largest = totals.data_bytes_max.next_multiple_of(options.align_bytes);
 
     let (send, receive) = sync_channel(AHEAD);
-    let receive = Arc::new(Mutex::new(receive));
-    let (busy, requests, trace_ns) = (Busy::default(), AtomicU64::new(0), AtomicU64::new(0));
-    let ready = AtomicBool::new(false);
-    let (mut tally, read, seconds) = std::thread::scope(|scope| {
+    let (ready, ends) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
+    let played = std::thread::scope(|scope| {
         let reader = scope.spawn(|| {
             let (mut before_ns, mut ahead) = (0, 0);
             let read = source.each(&mut |record| {
@@ -74,8 +90,9 @@ pub fn play(
                 before_ns = record.time_ns;
                 ahead += 1;
                 ready.fetch_or(ahead >= AHEAD / 2, Ordering::Relaxed);
-                let sent = send.send(Item { record: fitting.of(record), pause_ns });
-                if sent.is_err() || stop.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                let is_over = || stop.load(Ordering::Relaxed) || ends.load(Ordering::Relaxed);
+                let is_sent = send_unless(&send, Item { record: fitting.of(record), pause_ns }, is_over);
+                if is_sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             });
             ready.store(true, Ordering::Relaxed);
             drop(send);
@@ -84,37 +101,55 @@ pub fn play(
         while !ready.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let start = Instant::now();
-        let worker = |reach: Reach, seed: usize| {
-            let (receive, pace, busy, requests, trace_ns) = (Arc::clone(&receive), options.pace, &busy, &requests, &trace_ns);
-            scope.spawn(move || {
-                let shared = Shared { receive: &receive, start, pace, stop, busy, requests, trace_ns };
+        let shared = Arc::new(Shared {
+            receive: Mutex::new(receive),
+            start: Instant::now(),
+            pace: options.pace,
+            ends: Arc::clone(&ends),
+            busy: Busy::default(),
+            requests: AtomicU64::new(0),
+            trace_ns: AtomicU64::new(0),
+            issued_ns: std::iter::repeat_with(|| AtomicU64::new(NONE)).take(depth).collect(),
+        });
+        // Not of the scope: a thread whose request hangs cannot be waited for.
+        let worker = |(index, reach): (usize, Reach)| {
+            let shared = Arc::clone(&shared);
+            std::thread::spawn(move || {
                 let mut buffer = Buffer::zeroed(largest as usize);
-                fill(&mut buffer, seed as u64 + 1);
-                shared.work(reach, buffer)
+                fill(&mut buffer, index as u64 + 1);
+                shared.work(index, reach, buffer)
             })
         };
-        let workers: Vec<_> = reaches.into_iter().enumerate().map(|(seed, reach)| worker(reach, seed)).collect();
+        let workers: Vec<_> = reaches.into_iter().enumerate().map(worker).collect();
         while workers.iter().any(|worker| !worker.is_finished()) {
-            std::thread::sleep(EVERY.min(start.elapsed()));
-            let trace_seconds = trace_ns.load(Ordering::Relaxed) as f64 / 1e9;
-            progress(Reached { requests: requests.load(Ordering::Relaxed), trace_seconds });
+            std::thread::sleep(EVERY.min(shared.start.elapsed()));
+            ends.fetch_or(stop.load(Ordering::Relaxed), Ordering::Relaxed);
+            let trace_seconds = shared.trace_ns.load(Ordering::Relaxed) as f64 / 1e9;
+            progress(Reached { requests: shared.requests.load(Ordering::Relaxed), trace_seconds });
+            if let Some(hangs) = shared.longest().filter(|longest| *longest > patience) {
+                ends.store(true, Ordering::Relaxed);
+                let seconds = show_seconds(hangs.as_secs_f64());
+                let words =
+                    format!("a request was not answered within {seconds}: see the kernel's log, and free or replace the drive");
+                return Err(failed(Error::new(ErrorKind::TimedOut, words)));
+            }
         }
         let mut all = Tally::default();
         workers.into_iter().for_each(|worker| all.merge(&worker.join().expect("a worker does not panic")));
-        let seconds = all.ended_ns as f64 / 1e9;
-        // The reader sees that the channel is closed.
-        drop(receive);
-        (all, reader.join().expect("the reader does not panic"), seconds)
+        // The reader ends, if it has not: nobody receives any more.
+        ends.store(true, Ordering::Relaxed);
+        reader.join().expect("the reader does not panic")?;
+        Ok((all, shared))
     });
-    read?;
+    let (mut tally, shared) = played?;
+    let seconds = tally.ended_ns as f64 / 1e9;
     let mut total = tally.read.clone();
     total.merge(&tally.write);
     total.merge(&tally.trim);
     let drift = if options.pace == Pace::Closed { Drift::default() } else { tally.late.drift() };
     Ok(Outcome {
         seconds,
-        busy_seconds: busy.seconds(),
+        busy_seconds: shared.busy.seconds(),
         read: tally.read.figures(seconds),
         write: tally.write.figures(seconds),
         trim: tally.trim.figures(seconds),
@@ -124,7 +159,7 @@ pub fn play(
         first_error: tally.first_error.map(|(_, words)| words),
         discards_left_out: tally.left_out,
         drift,
-        cut_short: requests.load(Ordering::Relaxed) < totals.requests(),
+        cut_short: shared.requests.load(Ordering::Relaxed) < totals.requests(),
         shortfall: None,
     })
 }
@@ -161,18 +196,45 @@ impl Tally {
 }
 
 /// The shared state of the threads.
-struct Shared<'a> {
-    receive: &'a Mutex<Receiver<Item>>,
+struct Shared {
+    receive: Mutex<Receiver<Item>>,
     start: Instant,
     pace: Pace,
-    stop: &'a AtomicBool,
-    busy: &'a Busy,
-    requests: &'a AtomicU64,
-    trace_ns: &'a AtomicU64,
+    /// The replay is to end.
+    ends: Arc<AtomicBool>,
+    busy: Busy,
+    requests: AtomicU64,
+    trace_ns: AtomicU64,
+    /// Of each thread, the time at which its present request was issued, or [`NONE`].
+    issued_ns: Vec<AtomicU64>,
 }
 
-impl Shared<'_> {
-    fn work(&self, mut reach: Reach, mut buffer: Buffer) -> Tally {
+/// No request is under way.
+const NONE: u64 = u64::MAX;
+
+/// Sends an item, and waits for space. False if it `is_over` meanwhile, or nobody receives.
+fn send_unless(send: &SyncSender<Item>, mut item: Item, is_over: impl Fn() -> bool) -> bool {
+    loop {
+        item = match send.try_send(item) {
+            Ok(()) => return !is_over(),
+            Err(TrySendError::Disconnected(_)) => return false,
+            Err(TrySendError::Full(item)) => item,
+        };
+        if is_over() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+impl Shared {
+    /// The time for which the oldest request under way has waited.
+    fn longest(&self) -> Option<Duration> {
+        let issued = self.issued_ns.iter().map(|issued| issued.load(Ordering::Relaxed)).min().filter(|oldest| *oldest != NONE)?;
+        Some(Duration::from_nanos(self.now().saturating_sub(issued)))
+    }
+
+    fn work(&self, index: usize, mut reach: Reach, mut buffer: Buffer) -> Tally {
         let mut tally = Tally::default();
         let mut ready_ns = 0;
         loop {
@@ -191,8 +253,10 @@ impl Shared<'_> {
             }
             self.busy.begin();
             let issued_ns = self.now();
+            self.issued_ns[index].store(issued_ns, Ordering::Relaxed);
             let done = reach.issue(&record, &mut buffer);
             ready_ns = self.now();
+            self.issued_ns[index].store(NONE, Ordering::Relaxed);
             self.busy.end();
             tally.late.add(issued_ns.saturating_sub(due_ns));
             tally.ended_ns = ready_ns;
@@ -227,7 +291,7 @@ impl Shared<'_> {
     fn wait_until(&self, due_ns: u64) -> bool {
         const SPIN: Duration = Duration::from_micros(100);
         loop {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.ends.load(Ordering::Relaxed) {
                 return false;
             }
             let left = Duration::from_nanos(due_ns).saturating_sub(self.start.elapsed());
@@ -246,6 +310,8 @@ impl Shared<'_> {
 impl Reach {
     fn open(target: &Place, writes: bool, direct: bool) -> IoResult<Self> {
         match target {
+            #[cfg(test)]
+            Place::Path(path) if path.ends_with("hung") => Ok(Self::Hung),
             Place::Path(path) => {
                 let flags = if direct { OFlags::DIRECT.bits() as i32 } else { 0 };
                 OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path).map(Self::File)
@@ -260,6 +326,10 @@ impl Reach {
             Op::Discard | Op::Flush => &mut [],
         };
         match (self, record.op) {
+            #[cfg(test)]
+            (Self::Hung, _) => loop {
+                std::thread::park();
+            },
             (Self::File(file), Op::Read) => file.read_exact_at(data, record.offset),
             (Self::File(file), Op::Write) => file.write_all_at(data, record.offset),
             (Self::File(file), Op::Discard) => {
@@ -301,6 +371,24 @@ fn fill(buffer: &mut [u8], seed: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Before, the replay waited for ever, also after an interrupt.
+    #[test]
+    fn a_request_that_hangs_ends_the_replay() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("hung");
+        File::create(&path).and_then(|file| file.set_len(1 << 20)).expect("a file");
+        // More than are read ahead.
+        let records =
+            (0..2 * AHEAD as u64).map(|at| Record { time_ns: at, device: 0, offset: 0, bytes: 4096, op: Op::Read, took_ns: 0 });
+        let trace = crate::trace::Trace { devices: vec!["a".into()], records: records.collect() };
+        let (place, options) = (Place::Path(path), Options { direct: false, ..Options::default() });
+        let limit = Duration::from_millis(300);
+        let never = AtomicBool::new(false);
+        let error = play_within(limit, &trace.into(), &place, &options, &never, &mut |_| ()).expect_err("nothing answers");
+        let words = error.to_string();
+        assert!(words.contains("hung") && words.contains("was not answered within") && words.contains("kernel's log"), "{words}");
+    }
 
     #[test]
     fn the_first_failure_of_all_threads_is_told_with_its_request() {

@@ -37,7 +37,7 @@ impl Runner<'_> {
                 }
                 model.measure(load, span_bytes, target.info.offset_bytes)
             }
-            Work::Trim | Work::Replay(_) => return Err(Broken::Section("a model cannot do this work".into())),
+            Work::Trim | Work::Replay { .. } => return Err(Broken::Section("a model cannot do this work".into())),
         };
         if self.stop.load(Ordering::Relaxed) {
             return Err(Broken::Interrupted);
