@@ -330,10 +330,22 @@ impl Watch {
             }
         };
         let mut members: Vec<MemberFigures> = self.drives.iter().map(from_drive).collect();
-        for now in array.and_then(|array| array.members().ok()).unwrap_or_default() {
+        self.count_by_array(&mut members, array.and_then(|array| array.members().ok()).unwrap_or_default());
+        members
+    }
+
+    /// Takes the figures of the array's members, which count what the drives' own counters do not. A drive that joined meanwhile, such as a
+    /// spare, is added.
+    fn count_by_array(&self, members: &mut Vec<MemberFigures>, all: Vec<MemberFigures>) {
+        // A path that leads nowhere any more is the same as itself only.
+        let real = |path: &str| fs::canonicalize(path).unwrap_or_else(|_| path.into());
+        for now in all {
             let before = self.array_before.iter().find(|before| before.path == now.path).cloned().unwrap_or_default();
-            let same = |member: &&mut MemberFigures| fs::canonicalize(&member.path).ok() == fs::canonicalize(&now.path).ok();
-            let Some(member) = members.iter_mut().find(same) else { continue };
+            let at = members.iter().position(|member| real(&member.path) == real(&now.path)).unwrap_or_else(|| {
+                members.push(MemberFigures { path: now.path.clone(), ..MemberFigures::default() });
+                members.len() - 1
+            });
+            let member = &mut members[at];
             member.reads = now.reads.saturating_sub(before.reads);
             member.writes = now.writes.saturating_sub(before.writes);
             member.read_bytes = now.read_bytes.saturating_sub(before.read_bytes);
@@ -341,7 +353,6 @@ impl Watch {
             member.errors = now.errors.saturating_sub(before.errors);
             member.hedged_reads = now.hedged_reads.saturating_sub(before.hedged_reads);
         }
-        members
     }
 }
 
@@ -353,6 +364,18 @@ mod tests {
     fn stat(folder: &Path, [reads, read_sectors, read_ms, writes, written_sectors, write_ms]: Counters) {
         let line = format!("{reads} 0 {read_sectors} {read_ms} {writes} 0 {written_sectors} {write_ms} 0 1 1\n");
         fs::write(folder.join("stat"), line).expect("a file");
+    }
+
+    /// Before, figures of a drive that joined were left out, and those of a drive that is gone went to another one that is gone.
+    #[test]
+    fn figures_of_the_array_go_to_their_drive_and_no_other() {
+        let figures = |path: &str, reads: u64| MemberFigures { path: path.into(), reads, ..MemberFigures::default() };
+        let mut watch = Watch::new(&[], None, Duration::ZERO);
+        watch.array_before = vec![figures("/none/b", 10)];
+        let mut members = vec![figures("/none/a", 1), figures("/none/b", 2)];
+        watch.count_by_array(&mut members, vec![figures("/none/b", 15), figures("/none/spare", 7)]);
+        let told: Vec<(&str, u64)> = members.iter().map(|member| (member.path.as_str(), member.reads)).collect();
+        assert_eq!(told, [("/none/a", 1), ("/none/b", 5), ("/none/spare", 7)]);
     }
 
     #[test]
