@@ -55,6 +55,9 @@ const FILES_MAX: usize = 10_000;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// All files together: the records of a run are at most as large.
 const BYTES_MAX: u64 = 1 << 30;
+/// Longer than any option of a job that was ever of use, and more than fio has.
+const OPTION_CHARS_MAX: usize = 1024;
+const OPTIONS_MAX: usize = 1000;
 /// The year 5138.
 const TIME_MS_MAX: u64 = 100_000_000_000_000;
 
@@ -323,6 +326,9 @@ fn jobs_of(value: &Value, file: usize, target: &str) -> Result<Vec<Job>, String>
     for group in groups.into_values() {
         let mut options = options(&value["global options"]);
         options.extend(self::options(&group[0].0["job options"]));
+        if options.len() > OPTIONS_MAX {
+            return Err(format!("a job has {} options, more than fio knows", options.len()));
+        }
         let hosts: BTreeSet<&str> = group.iter().filter_map(|(job, _)| job["hostname"].as_str()).collect();
         let clones = group.len() / hosts.len().max(1);
         let parts: Vec<Measured> = group.iter().map(|(_, measured)| measured.clone()).collect();
@@ -343,9 +349,14 @@ fn jobs_of(value: &Value, file: usize, target: &str) -> Result<Vec<Job>, String>
     }
 }
 
+/// The options in this part of a file. A text that no option has is cut, as it stays in memory: with its sum it still differs from others.
 fn options(value: &Value) -> BTreeMap<String, String> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    value.as_object().into_iter().flatten().map(|(key, value)| (key.clone(), text(value))).collect()
+    let short = |text: &str| match text.char_indices().nth(OPTION_CHARS_MAX) {
+        Some((end, _)) => format!("{}… (sum {:016x})", &text[..end], sum_of(text)),
+        None => text.to_owned(),
+    };
+    let text = |value: &Value| value.as_str().map_or_else(|| short(&value.to_string()), short);
+    value.as_object().into_iter().flatten().map(|(key, value)| (short(key), text(value))).collect()
 }
 
 /// The load of a job by its options, with fio's own defaults.
@@ -521,6 +532,26 @@ mod tests {
         assert_eq!(found(&request, 3 * bytes).expect("all").files.len(), 3);
         let problem = found(&request, 2 * bytes).err().expect("too many").to_string();
         assert!(problem.contains("c.json") && problem.contains("import fewer at a time"), "{problem}");
+    }
+
+    /// Before, every job kept all of its texts, and a file of 64 MiB may have a thousand jobs that share the texts of its global options.
+    #[test]
+    fn texts_of_options_stay_short_and_different() {
+        let long = |end: &str| "ä".repeat(1 << 20) + end;
+        let job = |end: &str| {
+            serde_json::json!({"jobname": end, "error": 0, "job options": {"rw": "randread", "x": long(end)},
+                "read": {"total_ios": 10, "io_bytes": 40960, "runtime": 1000, "iops": 10.0, "bw_bytes": 40960,
+                     "lat_ns": {"min": 1, "max": 9, "mean": 5.0, "stddev": 1.0, "bins": {"5": 10}}}})
+        };
+        let value =
+            serde_json::json!({"fio version": "fio-3.33", "global options": {"y": long("")}, "jobs": [job("a"), job("b")]});
+        let jobs = jobs_of(&value, 0, "drive").expect("two jobs");
+        let kept: usize = jobs.iter().flat_map(|job| job.options.iter()).map(|(key, value)| key.len() + value.len()).sum();
+        assert!(kept < 20_000, "{kept} bytes are kept");
+        assert_ne!(jobs[0].options["x"], jobs[1].options["x"]);
+        let many: serde_json::Map<String, Value> = (0..2000).map(|at| (format!("o{at}"), Value::from("1"))).collect();
+        let many = serde_json::json!({"fio version": "fio-3.33", "global options": many, "jobs": [job("a")]});
+        assert!(jobs_of(&many, 0, "drive").err().expect("too many").contains("more than fio knows"));
     }
 
     #[test]
