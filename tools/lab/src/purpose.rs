@@ -127,7 +127,7 @@ impl Footprint {
             *half = half.saturating_add(1);
             self.at_random += 1;
         }
-        while self.pieces.len() > PIECES_MAX && self.piece_bytes < 1 << 50 {
+        while self.pieces.len() > PIECES_MAX && self.piece_bytes < 1 << 63 {
             self.piece_bytes *= 2;
             for ((device, piece), [even, odd]) in std::mem::take(&mut self.pieces) {
                 let counts = self.pieces.entry((device, piece / 2)).or_default();
