@@ -177,6 +177,7 @@ impl FileDrive {
             Way::Polled => Some((true, drive.file())),
             Way::Passthrough { polled } => drive.passthrough().map(|to| (polled, &to.file)),
         };
+        let seen_space = drive.size().space_at_open();
         let flushes = Flushes { told_failed: drive.failed_flushes().load(Ordering::SeqCst), ..Flushes::default() };
         Self {
             transfers: CutTransfers::default(),
@@ -193,7 +194,7 @@ impl FileDrive {
             flushes,
             spare_pieces: Vec::new(),
             watched: Rc::new(Watched { way: Cell::new(way), ..Watched::default() }),
-            seen_space: SeenSpace::default(),
+            seen_space,
             looked_at: None,
         }
     }

@@ -83,13 +83,14 @@ struct Backing {
     other: Option<File>,
     /// The file must not become shorter than this.
     bytes: u64,
-    /// True if its occupied space can be compared.
-    tells_space: bool,
+    /// The space that it occupied when it was opened, if that can be compared.
+    opened: Option<Seen>,
     /// True if it had a name when it was opened. Some file systems on FUSE count none.
     had_name: bool,
 }
 
-/// The space that one handle saw at its last check. If it shrinks although Stria freed none, the file was cut short.
+/// The space that one handle saw at its last check, or when the drive was opened. If it shrinks although Stria freed none, the file was cut
+/// short.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SeenSpace(Option<Seen>);
 
@@ -104,9 +105,10 @@ impl Size {
     pub(crate) fn of(info: &DriveInfo, file: &File, metadata: &Metadata) -> Self {
         let (backing, device_bytes, entry) = match info.kind {
             DriveKind::File => {
-                let tells_space = info.direct && counts_exactly(file);
+                let space_bytes = metadata.blocks() * SECTOR_BYTES as u64;
+                let opened = (info.direct && counts_exactly(file)).then_some(Seen { space_bytes, releases_ended: 0 });
                 let had_name = metadata.nlink() > 0;
-                (Some(Backing { other: None, bytes: metadata.len(), tells_space, had_name }), None, None)
+                (Some(Backing { other: None, bytes: metadata.len(), opened, had_name }), None, None)
             }
             DriveKind::BlockDevice => {
                 let bytes = info.limits.size_sectors * SECTOR_BYTES as u64;
@@ -177,6 +179,11 @@ impl Size {
         self.releases_ended.fetch_add(1, Ordering::SeqCst);
     }
 
+    /// The space at the open, for the first check of a handle.
+    pub(crate) fn space_at_open(&self) -> SeenSpace {
+        SeenSpace(self.file.as_ref().and_then(|backing| backing.opened))
+    }
+
     /// Checks the file, if there is one. `own`: the open drive; `space`: the space that this handle saw last.
     pub(crate) fn look_at_file(&self, own: &File, name: impl std::fmt::Display, space: &mut SeenSpace) {
         let Some(backing) = &self.file else { return };
@@ -196,7 +203,7 @@ impl Size {
             return self
                 .lose_end(own, format!("member {name}: {whose} was cut short while in use, from {before} to {bytes} bytes"));
         }
-        if !backing.tells_space {
+        if backing.opened.is_none() {
             return;
         }
         let before = space.0.replace(Seen { space_bytes, releases_ended });
@@ -322,7 +329,7 @@ fn behind_loop_device(device: &File, number: u64) -> Option<Backing> {
     let device_bytes = sysfs.number("size")?.saturating_mul(SECTOR_BYTES as u64);
     let end = sysfs.number("loop/offset").unwrap_or(0).saturating_add(device_bytes);
     let (bytes, had_name) = (end.min(metadata.len()), metadata.nlink() > 0);
-    is_it.then_some(Backing { other: Some(file), bytes, tells_space: false, had_name })
+    is_it.then_some(Backing { other: Some(file), bytes, opened: None, had_name })
 }
 
 #[cfg(test)]

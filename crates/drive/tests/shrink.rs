@@ -152,6 +152,26 @@ fn file_cut_short_and_made_long_again_is_lost() {
     });
 }
 
+/// Before, the first look at a file took what was left of it for what it had been: zeros were read from its holes.
+#[test]
+fn file_cut_short_and_made_long_again_before_the_first_look_is_lost() {
+    with_folders(|folder| {
+        let path = file_in(folder);
+        std::fs::write(&path, vec![1; LEN as usize]).and_then(|()| File::open(&path)?.sync_all()).unwrap();
+        for access in [Access::ReadOnly, Access::Exclusive] {
+            let ring = Ring::new().unwrap();
+            let mut drive = FileDrive::new(SyncDrive::open(&path, access).unwrap(), &ring);
+            cut(&path, 0);
+            cut(&path, LEN);
+            let error = read(&ring, &mut drive, 8, 8).expect_err("it is lost");
+            assert_eq!(error.kind, ErrorKind::Gone, "{access:?} in {folder:?}: {error}");
+            assert!(error.context.contains("made long again"), "{error}");
+            drop(drive);
+            std::fs::write(&path, vec![1; LEN as usize]).and_then(|()| File::open(&path)?.sync_all()).unwrap();
+        }
+    });
+}
+
 #[test]
 fn room_that_we_give_back_is_not_missed() {
     with_folders(|folder| {
