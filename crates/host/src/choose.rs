@@ -139,6 +139,19 @@ pub fn choose(
     let scanned = drives.is_empty();
     let (found, refused) = if scanned { find_everywhere(options)? } else { (find(drives, options)?, Vec::new()) };
     refused.iter().filter(|error| is_told(error)).for_each(|error| warn(format!("left out: {error}")));
+    choose_among(found, scanned, names, warn)
+}
+
+/// As [`choose`], among what was found. `scanned`: on all block devices, so a drive without an array was not asked for.
+///
+/// # Errors
+/// As of [`choose`].
+pub fn choose_among(
+    found: Found,
+    scanned: bool,
+    names: &[String],
+    warn: &dyn Fn(String),
+) -> Result<Vec<PlannedArray>, HostError> {
     let Found { mut arrays, assemblies, strangers } = found;
     // A drive without an array may be a member whose superblock is damaged.
     let stranger = strangers.first().filter(|_| !scanned);

@@ -37,7 +37,9 @@ use stria_format::md::assemble::missed;
 use stria_format::md::raw::RawField;
 use stria_format::md::{Assembly, Verdict, examine};
 use stria_health::Seat;
-use stria_host::{ArrayLevel, CreateSpec, Examined, OpenOptions, Overwrite, named, refusal, short_name, sort_arguments};
+use stria_host::{
+    ArrayLevel, CreateSpec, Examined, OpenOptions, Overwrite, choose_among, named, refusal, short_name, sort_arguments,
+};
 use stria_terminal::output::{self, confirm, print, print_json, say};
 use stria_terminal::{Failure, NOT_WELL, absolute, size};
 
@@ -606,20 +608,35 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
                 .collect(),
         })
         .collect();
-    let strangers: Vec<(&str, &str)> = found.strangers.iter().map(|stranger| (&*stranger.name, &*stranger.reason)).collect();
+    let strangers: Vec<(String, String)> =
+        found.strangers.iter().map(|stranger| (stranger.name.clone(), stranger.reason.clone())).collect();
+    let told_strangers = if command.scan { &[] } else { &strangers[..] };
     let absent = names.iter().find(|name| !views.iter().any(|view| **name == view.name || *name == short_name(&view.name)));
-    if json && absent.is_none() {
-        let strangers: Vec<_> = strangers.iter().map(|(path, reason)| json!({"path": path, "reason": reason})).collect();
-        print_json(&json!({"arrays": views, "strangers": strangers, "refused": refused}));
-    } else if !json {
-        print(&assembly_words(&views, if command.scan { &[] } else { &strangers }, &refused));
-    }
     if let Some(name) = absent {
+        if !json {
+            print(&assembly_words(&views, told_strangers, &refused, None));
+        }
         let known: Vec<&str> = found.assemblies.iter().map(|assembly| short_name(&assembly.name)).collect();
         return Err(Failure::Failed(format!("no array \"{name}\" lies on these drives ({})", view::there_are(&known))));
     }
-    let refusals = found.assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().err());
-    Ok(refusals.map(|error| Failure::from(refusal(error, error.to_string())).exit_code()).max().unwrap_or(0))
+    let (code, obstacle) = match command.scan {
+        // `serve` would not be given all that was found.
+        true => {
+            let refusals = found.assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().err());
+            (refusals.map(|error| Failure::from(refusal(error, error.to_string())).exit_code()).max().unwrap_or(0), None)
+        }
+        false => match choose_among(found, false, &names, &|_| ()).map_err(Failure::from) {
+            Ok(_) => (0, None),
+            Err(failure) => (failure.exit_code(), Some(failure.to_string())),
+        },
+    };
+    if json {
+        let strangers: Vec<_> = strangers.iter().map(|(path, reason)| json!({"path": path, "reason": reason})).collect();
+        print_json(&json!({"arrays": views, "strangers": strangers, "refused": refused, "serve_refuses": obstacle}));
+    } else {
+        print(&assembly_words(&views, told_strangers, &refused, obstacle.as_deref()));
+    }
+    Ok(code)
 }
 
 fn filling_slot(verdict: &Verdict) -> Option<usize> {
@@ -648,7 +665,8 @@ fn verdict_words(verdict: &Verdict) -> String {
     }
 }
 
-fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &[String]) -> String {
+/// `obstacle`: why `serve` refuses.
+fn assembly_words(views: &[AssemblyView], strangers: &[(String, String)], refused: &[String], obstacle: Option<&str>) -> String {
     let mut text = String::new();
     for view in views {
         let outcome = match (&view.reason, view.missing_slots.len(), view.filling_slots.len()) {
@@ -669,6 +687,9 @@ fn assembly_words(views: &[AssemblyView], strangers: &[(&str, &str)], refused: &
     }
     if views.is_empty() {
         let _ = writeln!(text, "no array was found");
+    } else if let Some(obstacle) = obstacle.filter(|_| views.iter().all(|view| view.starts)) {
+        // The obstacles of an array are said above.
+        let _ = writeln!(text, "`stria serve` refuses these drives: {}", shown_sentence(obstacle));
     }
     text
 }

@@ -6,7 +6,7 @@ mod support;
 
 use serde_json::Value;
 use std::os::unix::fs::FileExt;
-use support::{Place, contents};
+use support::{Place, contents, unwrapped};
 
 fn create(place: &Place, level: &str, count: usize, more: &[&str]) -> Vec<String> {
     let images = place.images(count, 32 << 20);
@@ -283,6 +283,29 @@ fn assemble_and_serve_refuse_alike() {
         assert_eq!(codes[0], codes[1], "{drives:?}");
         assert_eq!(codes[0], if drives.len() == 2 { 4 } else { 1 });
     }
+
+    // A drive without a superblock among the members, or alone: serve takes it for a member that was damaged.
+    let other = Place::new();
+    let members = create(&other, "5", 3, &[]);
+    let elsewhere = Place::new();
+    let stranger = elsewhere.images(1, 32 << 20).pop().expect("an image");
+    let members = slices(&members);
+    for drives in [&[members[0], members[1], members[2], &stranger][..], &["tank", members[0], members[1], members[2], &stranger]]
+    {
+        let told = other.run(&[&["assemble"], drives].concat());
+        assert_eq!((told.code, other.run(&[&["serve"], drives].concat()).code), (1, 1), "{told:?}");
+        let words = unwrapped(&told.stdout);
+        assert!(
+            words.contains("would start with all members") && words.contains("`stria serve` refuses these drives"),
+            "{words}"
+        );
+        let told = other.run(&[&["--json", "assemble"], drives].concat());
+        assert_eq!(told.code, 1, "{told:?}");
+        let told: Value = serde_json::from_str(&told.stdout).expect("JSON");
+        assert!(told["serve_refuses"].as_str().is_some_and(|words| words.contains("leave it out")), "{told:#}");
+    }
+    assert_eq!(["assemble", "serve"].map(|command| other.run(&[command, &stranger]).code), [1, 1]);
+    assert_eq!(other.run(&["--json", "assemble", members[0], members[1]]).code, 0, "a degraded array starts");
 }
 
 #[test]
