@@ -15,6 +15,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use stria_block::shown_sentence;
 use stria_front::socket_owner;
 use stria_terminal::Failure;
 
@@ -175,6 +176,9 @@ impl Client {
     }
 }
 
+/// Exit code of a look at all servers when one of them, or an array, does not answer.
+pub const NO_ANSWER: u8 = 1;
+
 /// A `serve` that takes connections and does not answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SilentServe {
@@ -222,16 +226,21 @@ fn survey_within(socket: Option<&Path>, patience: Duration) -> Result<Survey, Fa
     Ok((found, silent))
 }
 
-/// Every `serve` that answers, with its arrays.
+/// As [`survey`], for a command that needs an answer.
 ///
 /// # Errors
 /// When none answers.
-pub fn services(socket: Option<&Path>) -> Result<Vec<(Client, Vec<ArrayView>)>, Failure> {
+pub fn services(socket: Option<&Path>) -> Result<(Vec<(Client, Vec<ArrayView>)>, Vec<SilentServe>), Failure> {
     let (found, silent) = survey(socket)?;
     match silent.first().filter(|_| found.is_empty()) {
         Some(silent) => Err(Failure::Failed(silent.error.clone())),
-        None => Ok(found),
+        None => Ok((found, silent)),
     }
+}
+
+/// A line for each.
+pub fn silent_words(silent: &[SilentServe]) -> String {
+    silent.iter().map(|silent| format!("{}\n", shown_sentence(&silent.error))).collect()
 }
 
 /// The `serve` that has the array called `name`. A serve that does not answer at once may have it, and is waited for.

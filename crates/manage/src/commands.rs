@@ -46,9 +46,6 @@ use stria_terminal::{Failure, NOT_WELL, absolute, size};
 /// The time for a look at the drives that a new array is to have.
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
 
-/// Exit code of `status` when a server or an array does not answer.
-const NO_ANSWER: u8 = 1;
-
 /// Runs a command and returns the exit code.
 ///
 /// # Errors
@@ -728,13 +725,13 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
                 (false, true) => String::new(),
                 (false, false) => status::words(&arrays, command.verbose) + &health,
             };
-            let silent: String = silent.iter().map(|silent| format!("{}\n", shown_sentence(&silent.error))).collect();
+            let silent = client::silent_words(&silent);
             let waiting: String = waiting.iter().map(status::not_served).collect();
             print(&format!("{silent}{waiting}{words}"));
         }
         if !command.watch {
             if !silent.is_empty() || arrays.iter().any(|array| array.silent_s.is_some()) {
-                return Ok(NO_ANSWER);
+                return Ok(client::NO_ANSWER);
             }
             let is_well = |array: &ArrayView| array.health == HealthView::Optimal && !view::needs_attention(array);
             let is_missed = waiting.iter().any(|array| array.state != AdoptedState::Stopped);
@@ -784,7 +781,11 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
         done(&client.send(Method::POST, &array_path(&array.name, "/stop"), &body)?, json);
         return Ok(());
     }
-    let mut services = client::services(socket)?;
+    let (mut services, silent) = client::services(socket)?;
+    if let Some(silent) = silent.first() {
+        // It may be the one that is meant.
+        return Err(Failure::Failed(format!("{}; name the array to stop, or its server with --socket", silent.error)));
+    }
     // A daemon without arrays has nothing to stop.
     if services.len() > 1 {
         services.retain(|(_, arrays)| !arrays.is_empty());

@@ -488,6 +488,49 @@ fn status_tells_of_a_serve_that_does_not_answer() {
     serve.ended_well();
 }
 
+/// Before, these commands passed over a server that did not answer: "no alarm is open", and `stop` stopped the only other one.
+#[test]
+fn commands_for_all_servers_tell_of_one_that_does_not_answer() {
+    let (one, other) = (Place::new(), Place::new());
+    let folder = one.path("run").join("stria");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o700)).expect("a folder of ours");
+    let start = |place: &Place, name: &str| {
+        let (image, socket) = (place.images(1, 16 << 20).remove(0), folder.join(format!("{name}.sock")));
+        place.ok(&["create", name, "--level", "jbod", &image]);
+        place.serve(&[&image, "--socket", socket.to_str().expect("a plain path"), "--alarm-exec", "/bin/true"])
+    };
+    let (well, stuck) = (start(&one, "tank"), start(&other, "lake"));
+    let run = |arguments: &[&str]| {
+        let mut command = one.command(arguments);
+        let ran =
+            command.env_remove("STRIA_SOCKET").env("XDG_RUNTIME_DIR", one.path("run")).output().expect("the program starts");
+        let text = [ran.stdout, ran.stderr].map(|bytes| String::from_utf8(bytes).expect("text"));
+        (ran.status.code(), text)
+    };
+    assert_eq!(run(&["alarm"]), (Some(0), ["no alarm is open\n".to_owned(), String::new()]));
+    stuck.signal("-STOP");
+    let pid = format!("(pid {})", stuck.pid());
+    for arguments in [&["health"][..], &["alarm"], &["alarm", "test"]] {
+        let (code, [told, _]) = run(arguments);
+        assert!(code == Some(1) && told.contains(&pid) && told.contains("does not answer"), "{arguments:?}: {code:?} {told}");
+        assert!(!told.contains("no alarm"), "{told}");
+        let (code, [told, _]) = run(&[arguments, &["--json"]].concat());
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        let silent = told.get("silent").unwrap_or(&told).as_array().expect("a list").last().expect("a server");
+        assert!(code == Some(1) && silent["pid"] == stuck.pid(), "{arguments:?}: {told:#}");
+    }
+    let (code, [_, error]) = run(&["stop"]);
+    assert!(code == Some(1) && error.contains(&pid) && error.contains("--socket"), "{code:?} {error}");
+    assert_eq!(run(&["status", "tank"]).0, Some(0), "it was not stopped");
+    assert_eq!(run(&["stop", "tank"]).0, Some(0));
+    well.ended_well();
+    stuck.signal("-CONT");
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(run(&["stop", "lake"]).0, Some(0));
+    stuck.ended_well();
+}
+
 /// A sweep with a very low speed bound stops at once, by command and by signal, and shows its real speed.
 #[test]
 fn stop_waits_for_no_speed_bound() {

@@ -2,12 +2,13 @@
 
 use crate::api::ArrayView;
 use crate::cli::{Alarm, AlarmAction, Health};
-use crate::client::{self, Client};
+use crate::client::{self, Client, SilentServe};
 use crate::config::{self, Config};
 use crate::monitor::{DriveEntry, HealthPage, StandingView, ask};
 use crate::view::all_members;
 use hyper::Method;
-use serde_json::json;
+use serde::Serialize;
+use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, UNIX_EPOCH};
 use stria_alarm::Outcome;
@@ -21,17 +22,17 @@ use stria_terminal::{Failure, NOT_WELL, absolute, size};
 /// # Errors
 /// When no serve answers.
 pub fn alarm(command: &Alarm, json: bool) -> Result<u8, Failure> {
-    let services = client::services(command.control.socket.as_deref())?;
+    let (services, silent) = client::services(command.control.socket.as_deref())?;
     match command.action {
-        Some(AlarmAction::Test) => test(&services.into_iter().map(|(client, _)| client).collect::<Vec<_>>(), json),
+        Some(AlarmAction::Test) => test(&services.into_iter().map(|(client, _)| client).collect::<Vec<_>>(), &silent, json),
         None => {
             let mut standing: Vec<StandingView> = Vec::new();
             for (client, _) in &services {
                 standing.extend(client.get::<Vec<StandingView>>("/v1/alarms")?);
             }
             if json {
-                print_json(&standing);
-            } else if standing.is_empty() {
+                print_json(&with_silent(&standing, &silent));
+            } else if standing.is_empty() && silent.is_empty() {
                 print("no alarm is open\n");
             } else {
                 let row = |standing: &StandingView| {
@@ -39,30 +40,36 @@ pub fn alarm(command: &Alarm, json: bool) -> Result<u8, Failure> {
                     let since = humantime::format_rfc3339_seconds(since).to_string();
                     vec![standing.cause.event.name().into_owned(), since, shown_sentence(&standing.cause.text).to_string()]
                 };
-                print(&(paragraphs(110, standing.iter().map(row).collect()) + "\n"));
+                let words = paragraphs(110, standing.iter().map(row).collect());
+                print(&format!("{}{words}{}", client::silent_words(&silent), if standing.is_empty() { "" } else { "\n" }));
             }
-            Ok(0)
+            Ok(if silent.is_empty() { 0 } else { client::NO_ANSWER })
         }
     }
 }
 
-fn test(services: &[Client], json: bool) -> Result<u8, Failure> {
+/// The entries, and servers that did not answer.
+fn with_silent<T: Serialize>(entries: &[T], silent: &[SilentServe]) -> Vec<Value> {
+    entries.iter().map(|entry| json!(entry)).chain(silent.iter().map(|silent| json!(silent))).collect()
+}
+
+fn test(services: &[Client], silent: &[SilentServe], json: bool) -> Result<u8, Failure> {
     let mut outcomes: Vec<Outcome> = Vec::new();
     for client in services {
         outcomes.extend(client.send_long::<Vec<Outcome>>(Method::POST, "/v1/alarms/test", &json!({}))?);
     }
     if json {
-        print_json(&outcomes);
-    } else if outcomes.is_empty() {
+        print_json(&with_silent(&outcomes, silent));
+    } else if outcomes.is_empty() && silent.is_empty() {
         print("no array is served: start one with `stria serve`\n");
     } else {
         let words = |outcome: &Outcome| match &outcome.error {
             None => format!("{}: delivered\n", outcome.channel),
             Some(error) => format!("{}: NOT delivered: {}\n", outcome.channel, shown_sentence(error)),
         };
-        print(&outcomes.iter().map(words).collect::<String>());
+        print(&(client::silent_words(silent) + &outcomes.iter().map(words).collect::<String>()));
     }
-    Ok(u8::from(outcomes.iter().any(|outcome| outcome.error.is_some())))
+    Ok(u8::from(!silent.is_empty() || outcomes.iter().any(|outcome| outcome.error.is_some())))
 }
 
 /// Shows the health of drives.
@@ -70,19 +77,26 @@ fn test(services: &[Client], json: bool) -> Result<u8, Failure> {
 /// # Errors
 /// When a drive has none to show, or no serve answers.
 pub fn health(command: &Health, json: bool) -> Result<u8, Failure> {
-    let page = match &command.what {
+    let (page, silent) = match &command.what {
         Some(path) if is_drive(path) => {
             let config = Config::read(&config::path(command.config.config.as_deref()))?.health;
-            HealthPage { drives: ask(vec![absolute(path)], &config), slow: Vec::new() }
+            (HealthPage { drives: ask(vec![absolute(path)], &config), slow: Vec::new() }, Vec::new())
         }
         what => of_arrays(command.control.socket.as_deref(), what.as_deref())?,
     };
     if let ([DriveEntry { error: Some(reason), .. }], Some(_)) = (&page.drives[..], &command.what) {
         return Err(Failure::Failed(reason.clone()));
     }
-    match json {
-        true => print_json(&page),
-        false => print(&words(&page)),
+    match (json, silent.is_empty()) {
+        (true, true) => print_json(&page),
+        (true, false) => print_json(&json!({"drives": page.drives, "slow": page.slow, "silent": silent})),
+        (false, _) if page.drives.is_empty() && page.slow.is_empty() && !silent.is_empty() => {
+            print(&client::silent_words(&silent))
+        }
+        (false, _) => print(&(client::silent_words(&silent) + &words(&page))),
+    }
+    if !silent.is_empty() {
+        return Ok(client::NO_ANSWER);
     }
     let is_well = |entry: &DriveEntry| entry.health.as_ref().is_none_or(|health| health.verdict == Verdict::Good);
     Ok(if page.drives.iter().all(is_well) && page.slow.is_empty() { 0 } else { NOT_WELL })
@@ -106,7 +120,9 @@ pub fn below_status(services: &[(Client, Vec<ArrayView>)]) -> String {
     if page.drives.is_empty() && page.slow.is_empty() { String::new() } else { format!("\n{}", words(&page)) }
 }
 
-fn of_arrays(socket: Option<&Path>, name: Option<&Path>) -> Result<HealthPage, Failure> {
+/// The health of drives, and the servers that were asked and did not answer.
+fn of_arrays(socket: Option<&Path>, name: Option<&Path>) -> Result<(HealthPage, Vec<SilentServe>), Failure> {
+    let mut silent = Vec::new();
     let mut page = HealthPage::default();
     let name = name.map(|name| name.to_string_lossy().into_owned());
     let clients: Vec<(Client, Option<Vec<String>>)> = match &name {
@@ -115,7 +131,11 @@ fn of_arrays(socket: Option<&Path>, name: Option<&Path>) -> Result<HealthPage, F
             let paths = all_members(&array).iter().map(|member| member.path.clone()).collect();
             vec![(client, Some(paths))]
         }
-        None => client::services(socket)?.into_iter().map(|(client, _)| (client, None)).collect(),
+        None => {
+            let (services, others) = client::services(socket)?;
+            silent = others;
+            services.into_iter().map(|(client, _)| (client, None)).collect()
+        }
     };
     for (client, paths) in clients {
         let found: HealthPage = client.get("/v1/health")?;
@@ -123,7 +143,7 @@ fn of_arrays(socket: Option<&Path>, name: Option<&Path>) -> Result<HealthPage, F
         page.drives.extend(found.drives.into_iter().filter(|entry| wanted(&entry.path.to_string_lossy())));
         page.slow.extend(found.slow.into_iter().filter(|slow| wanted(&slow.path)));
     }
-    Ok(page)
+    Ok((page, silent))
 }
 
 /// The health of drives as text: a line each, then the reasons.
