@@ -84,14 +84,24 @@ pub(crate) fn is_another(name: &str, how: &str) -> HostError {
     HostError::Refused(format!("{name} {how}: nothing was done; repeat the command to see what it carries now"))
 }
 
-/// Refuses a drive that is named twice, also as a disk and its partition.
-pub(crate) fn refuse_twins<'a>(infos: impl Iterator<Item = &'a DriveInfo>) -> Result<(), HostError> {
+/// Refuses a drive that is named twice.
+pub(crate) fn refuse_same<'a>(infos: impl Iterator<Item = &'a DriveInfo>) -> Result<(), HostError> {
     let mut seen: Vec<&DriveInfo> = Vec::new();
     for info in infos {
         if let Some(twin) = seen.iter().find(|known| known.identity == info.identity) {
             let (a, b) = (twin.path.display(), info.path.display());
             return Err(HostError::Usage(format!("{a} and {b} are the same drive: name it once")));
         }
+        seen.push(info);
+    }
+    Ok(())
+}
+
+/// Refuses a drive that is named twice, also as a disk and its partition.
+pub(crate) fn refuse_twins<'a>(infos: impl Iterator<Item = &'a DriveInfo> + Clone) -> Result<(), HostError> {
+    refuse_same(infos.clone())?;
+    let mut seen: Vec<&DriveInfo> = Vec::new();
+    for info in infos {
         for known in &seen {
             for (part, whole) in [(known, &info), (&info, known)] {
                 if part.identity.disk() == Some(whole.identity) {
@@ -330,6 +340,11 @@ pub(crate) mod tests {
                 assert_eq!(refused, format!("{part} is a partition of {disk}: name one of them"));
             }
             refuse_twins(infos[1..].iter()).expect("one alone");
+            // A search comes upon all disks and partitions of the machine.
+            let paths = [disk.clone().into(), part.into()];
+            let (found, unread) = crate::find_readable(&paths, crate::OpenOptions::default()).expect("both may be looked at");
+            assert!(found.arrays.is_empty() && found.strangers.len() == 2 && unread.is_empty(), "{unread:?}");
+            crate::find(&paths, crate::OpenOptions::default()).expect("so may those that a pattern names");
             run("delpart", &[&disk, "1"]);
         } else {
             println!("skipped: no partition can be made");

@@ -9,7 +9,7 @@ use crate::answers::{ANSWERS_WITHIN, answer_within, not_in_time, open_each};
 use crate::block_devices::block_devices;
 use crate::candidate::candidate_of;
 use crate::checked::{ArrayPlan, ReadyDrive, prepare_drive};
-use crate::examine::{allocate, refuse_twins};
+use crate::examine::{allocate, refuse_same, refuse_twins};
 use crate::lacking::start_warnings;
 use crate::{HostError, HostedArray};
 use std::path::PathBuf;
@@ -108,6 +108,8 @@ pub fn find_readable(paths: &[PathBuf], options: OpenOptions) -> Result<(Found, 
 /// Returns also why arrays could not be made ready or read; their assemblies say it too.
 fn find_on(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<(Found, Vec<HostError>), HostError> {
     let options = OpenOptions { read_only: true, io: IoOptions::default(), ..options };
+    // A disk and its partitions may both be looked at.
+    refuse_same(drives.iter().map(|(drive, _)| drive.info()))?;
     let Nested { arrays, assemblies, strangers, refused } = plan(drives, options)?;
     let planned = |array: &ArrayPlan| PlannedArray {
         name: array.start.config.name.clone(),
@@ -188,7 +190,8 @@ fn look_and_mark(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, 
 
 fn look(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<String>), HostError> {
     let access = if options.read_only { Access::ReadOnly } else { Access::Exclusive };
-    let drives = open_each(paths, access, options.io).into_iter().collect::<Result<_, _>>()?;
+    let drives = open_each(paths, access, options.io).into_iter().collect::<Result<Vec<_>, _>>()?;
+    refuse_twins(drives.iter().map(|(drive, _)| drive.info()))?;
     let Nested { mut arrays, assemblies, strangers, refused } = plan(drives, options)?;
     if let Some(error) = refused.into_iter().next() {
         return Err(error);
@@ -242,7 +245,6 @@ struct Opener {
 }
 
 fn plan(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<Nested<ReadyDrive, HostError>, HostError> {
-    refuse_twins(drives.iter().map(|(drive, _)| drive.info()))?;
     if options.io.poll && !drives.iter().any(|(drive, _)| drive.info().io_poll) {
         return Err(HostError::Refused(NO_POLLING.into()));
     }
