@@ -310,6 +310,7 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     sorter.refuse_copies(&found);
     sorter.refuse_rivals(&found);
     sorter.refuse_numbers(&found);
+    sorter.refuse_other_slots(&found);
     sorter.refuse_histories(&found);
     if !options.force {
         sorter.refuse_firmware_raid(&found);
@@ -587,6 +588,25 @@ impl Sorter<'_> {
                 None => continue,
             };
             *verdict = Verdict::Unusable { reason };
+        }
+    }
+
+    /// A member keeps its slot until it leaves. Where its own superblock and the freshest one name two slots for it, one of them is damaged,
+    /// and bytes would be served from the wrong place.
+    fn refuse_other_slots(&mut self, found: &[Found]) {
+        for one in found.iter().filter(|one| one.events() + 1 >= self.freshest.header.events) {
+            let number = one.superblock().header.dev_number as usize;
+            if let (Role::Slot(own), Some(&Role::Slot(other))) = (one.superblock().role(), self.freshest.roles.get(number))
+                && own != other
+            {
+                let says = found.iter().find(|found| found.superblock().header.dev_number == self.freshest.header.dev_number);
+                let says = says.map_or("another member", |found| found.candidate.name.as_str());
+                self.conflict.get_or_insert(format!(
+                    "{} says that it holds slot {own}, and {says} that it holds slot {other}: one of the two superblocks is damaged; compare both \
+                     drives with `stria examine`, and start the array without the one that is wrong",
+                    one.candidate.name
+                ));
+            }
         }
     }
 
