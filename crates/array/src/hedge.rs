@@ -126,15 +126,9 @@ fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], is_silent: impl F
     helps
 }
 
-/// The members that are unresponsive.
-pub(crate) fn unresponsive(core: &Core) -> Slow {
-    let members = core.members.borrow();
-    (0..members.count()).map(MemberId).filter(|&member| members.get(member).is_unresponsive).collect()
-}
-
 /// The member, and those that are unresponsive: others are asked first.
 fn slow_ones(core: &Core, member: MemberId) -> Slow {
-    std::iter::once(member).chain(unresponsive(core)).collect()
+    std::iter::once(member).chain(core.members.borrow().unresponsive()).collect()
 }
 
 async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: SmallVec<[(u64, Place); 2]>) {
@@ -165,7 +159,7 @@ async fn read_from_others(
 
 /// Another lane's read, for which the first of `slow` is not asked.
 pub(crate) async fn answer_around(core: Rc<Core>, part: FailedPart, mut slow: Slow) {
-    slow.extend(unresponsive(&core));
+    slow.extend(core.members.borrow().unresponsive());
     let found = read_from_others(&core, &slow, (part.array_sector, part.start_sector, part.sectors)).await;
     let whole = found.and_then(|mut found| if found.len() == 1 { found.pop() } else { None });
     part.deliver(&core, whole.map(|(_, buffer)| buffer));

@@ -250,6 +250,11 @@ impl Members {
         self.all.iter()
     }
 
+    /// The members that are unresponsive.
+    pub fn unresponsive(&self) -> Slow {
+        (0..self.count()).map(MemberId).filter(|&member| self.get(member).is_unresponsive).collect()
+    }
+
     /// The slots of these members, as far as they have one.
     pub fn slots_of(&self, members: &[MemberId]) -> SmallVec<[usize; 4]> {
         let has = |slot: &usize| self.slots()[*slot].member.is_some_and(|member| members.contains(&member));

@@ -3,7 +3,6 @@
 
 use crate::address::{Sectors, sync_of_rows};
 use crate::core::{Core, FailedPart, rewrite};
-use crate::hedge;
 use crate::lock::Mode;
 use crate::member::Slow;
 use crate::member_requests::Ended;
@@ -186,7 +185,7 @@ pub(crate) async fn read_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let guard = core.lock(sync_of_rows(&rows), Mode::Shared).await;
     let stripe = core.geometry.stripe_of_row(rows.start).0;
     let index = data_index(core.map(stripe), slot).expect("clients read data strips");
-    let silent = if core.consistency.covers(&sync_of_rows(&rows)) { hedge::unresponsive(&core) } else { Slow::new() };
+    let silent = if core.consistency.covers(&sync_of_rows(&rows)) { core.members.borrow().unresponsive() } else { Slow::new() };
     let mut read = reconstruct_without(&core, stripe, index, &rows, &mut Strips::new(), &silent).await;
     if read.is_err() {
         read = reconstruct_pages(&core, stripe, index, &rows).await;

@@ -144,3 +144,30 @@ fn a_foreign_array_of_the_same_name_is_a_warning_if_it_cannot_start() {
     let refused = chosen(&drives[1..5], &["tank-span1"]).expect_err("a span is not served by itself");
     assert!(refused.contains("tank-span1"), "{refused}");
 }
+
+/// A search of a whole machine comes upon disks and their partitions. It was refused then: "name one of them".
+#[test]
+fn a_disk_and_its_partition_may_both_be_looked_at() {
+    let run = |program: &str, arguments: &[&str]| {
+        let output =
+            std::process::Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let image = tempfile::NamedTempFile::new().expect("a file");
+    image.as_file().set_len(16 << 20).expect("a file");
+    let Some(disk) = run("losetup", &["--find", "--show", image.path().to_str().expect("a plain path")]) else {
+        println!("skipped: no loop device can be set up; run as root");
+        return;
+    };
+    if run("addpart", &[&disk, "1", "2048", "16384"]).is_some() {
+        let paths = [disk.clone().into(), format!("{disk}p1").into()];
+        let (found, unread) = stria_host::find_readable(&paths, OpenOptions::default()).expect("both may be looked at");
+        assert!(found.arrays.is_empty() && found.strangers.len() == 2 && unread.is_empty(), "{unread:?}");
+        stria_host::find(&paths, OpenOptions::default()).expect("so may those that a pattern names");
+        stria_host::find_everywhere(OpenOptions::default()).expect("so may all of the machine");
+        run("delpart", &[&disk, "1"]);
+    } else {
+        println!("skipped: no partition can be made");
+    }
+    run("losetup", &["--detach", &disk]);
+}

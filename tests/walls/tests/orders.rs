@@ -85,7 +85,7 @@ fn of_the_tree_on_real_drives() {
 
 #[test]
 fn of_small_crates() {
-    holds("crates/block", "arena buffer limits error request device fault lane_client mailbox ram sectors shown timings");
+    holds("crates/block", "arena buffer ranges limits error request device fault lane_client mailbox ram sectors shown timings");
     holds("crates/alarm", "config event journal channel heartbeat messenger tracker");
     holds("crates/health", "words admin judge mark nvme smartctl book read cache peers seat firmware erase");
     holds("crates/integrity", "region table device");
