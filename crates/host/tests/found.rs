@@ -145,9 +145,10 @@ fn a_foreign_array_of_the_same_name_is_a_warning_if_it_cannot_start() {
     assert!(refused.contains("tank-span1"), "{refused}");
 }
 
-/// A search of a whole machine comes upon disks and their partitions. It was refused then: "name one of them".
+/// A disk and its partition are one drive: `create` of both said that one was in use by another process, and none was there. But a
+/// search of a whole machine comes upon both, and was refused then.
 #[test]
-fn a_disk_and_its_partition_may_both_be_looked_at() {
+fn a_disk_and_its_partition_may_both_be_looked_at_and_not_both_be_used() {
     let run = |program: &str, arguments: &[&str]| {
         let output =
             std::process::Command::new(program).args(arguments).output().ok().filter(|output| output.status.success())?;
@@ -160,11 +161,17 @@ fn a_disk_and_its_partition_may_both_be_looked_at() {
         return;
     };
     if run("addpart", &[&disk, "1", "2048", "16384"]).is_some() {
-        let paths = [disk.clone().into(), format!("{disk}p1").into()];
+        let part = format!("{disk}p1");
+        let paths: [PathBuf; 2] = [disk.clone().into(), part.clone().into()];
+        for twins in [[0, 1], [1, 0]].map(|order| order.map(|index| paths[index].clone())) {
+            let refused = create(&spec("tank", "1", &twins)).expect_err("one drive").to_string();
+            assert_eq!(refused, format!("{part} is a partition of {disk}: name one of them"));
+        }
         let (found, unread) = stria_host::find_readable(&paths, OpenOptions::default()).expect("both may be looked at");
         assert!(found.arrays.is_empty() && found.strangers.len() == 2 && unread.is_empty(), "{unread:?}");
         stria_host::find(&paths, OpenOptions::default()).expect("so may those that a pattern names");
         stria_host::find_everywhere(OpenOptions::default()).expect("so may all of the machine");
+        create(&spec("tank", "jbod", &paths[1..])).expect("one alone");
         run("delpart", &[&disk, "1"]);
     } else {
         println!("skipped: no partition can be made");

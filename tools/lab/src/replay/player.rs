@@ -53,7 +53,7 @@ enum Reach {
 ///
 /// # Errors
 /// When the target cannot be opened or is smaller than a request, the trace cannot be read on, or a request is not answered within
-/// [`HANGS_AFTER`]. Requests that fail are counted.
+/// `HANGS_AFTER`. Requests that fail are counted.
 pub fn play(
     source: &Source,
     target: &Place,
