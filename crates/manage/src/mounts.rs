@@ -10,8 +10,8 @@ use std::time::Duration;
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
 /// The file system of `folder` that is yet to be mounted: `/etc/fstab` names it, or it is an automount. At boot it is mounted later, perhaps from
-/// an array. An automount is asked for its file system, by a thread of its own: who reaches into it waits for the mount, which may wait for an
-/// array that the caller starts.
+/// an array. A thread of its own opens an automount, which makes Linux mount it. The caller does not: the mount may wait for an array that the
+/// caller starts.
 pub fn awaited(folder: &Path) -> Option<PathBuf> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let (point, is_automount) = awaited_by(folder, &text("/etc/fstab"), &text("/proc/self/mountinfo"))?;

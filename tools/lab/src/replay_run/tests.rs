@@ -68,7 +68,7 @@ fn damaged_times_are_refused_with_their_line_and_the_ways_around() {
             "{name}: {refused}"
         );
         assert!(!out.exists());
-        // The pauses of think time have their own limit, and whoever wants to wait may.
+        // Without recorded pauses no gap counts. `--gap-max` allows any gap.
         assert_eq!(Options { pace: Pace::Closed, ..options.clone() }.check_gap(source.gap()), Ok(()));
         options.gap_max_s = 1e12;
         assert_eq!(options.check_gap(source.gap()), Ok(()));
