@@ -85,7 +85,7 @@ struct RunningUpdate {
     /// Writes that have not ended.
     writes: usize,
     /// If no member in sync took the update before: the writes to members that are not in sync. They follow once a member in sync has
-    /// taken this update (R27).
+    /// taken this update (R58).
     followers: Vec<MetadataWrite>,
     failures: IoFailures,
     /// Its end as the steps so far decide it.
@@ -94,7 +94,7 @@ struct RunningUpdate {
 
 /// The next step of a metadata update.
 enum UpdateStep {
-    /// Members that missed the last superblock update get it (R27).
+    /// Members that missed the last superblock update get it (R57).
     RewriteLast,
     Write,
     End,
@@ -379,7 +379,7 @@ impl<R: Recorder> Driver<R> {
 
     /// Begins a metadata update.
     fn make(&mut self, update: MetadataUpdate) {
-        // R27, R32: every member has the last superblock update before the next one, and before a new log session begins.
+        // R57, R32: every member has the last superblock update before the next one, and before a new log session begins.
         let next = match update {
             MetadataUpdate::State(_) | MetadataUpdate::ResetLog => UpdateStep::RewriteLast,
             MetadataUpdate::Intent { .. } | MetadataUpdate::BadBlocks { .. } => UpdateStep::Write,
@@ -447,7 +447,7 @@ impl<R: Recorder> Driver<R> {
             }
         };
         if !writes.is_empty() {
-            // R27: a member that is not in sync must not get two events ahead of all that are: those would count as away.
+            // R58: a member that is not in sync must not get two events ahead of all that are: those would count as away.
             if self.is_refused {
                 let (leading, followers): (Vec<_>, Vec<_>) =
                     writes.into_iter().partition(|write| self.engine.is_in_sync(write.member));

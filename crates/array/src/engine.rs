@@ -392,7 +392,7 @@ impl Engine {
         self.core.members.borrow().are_all_in_sync(|member| failures.iter().any(|(failed, _)| *failed == member))
     }
 
-    /// R27: true if one of these members must stay, and so must not miss another superblock update. One whose file system is full may:
+    /// R57: true if one of these members must stay, and so must not miss another superblock update. One whose file system is full may:
     /// the next start asks before it takes that member, as its list of bad blocks had no space either.
     pub(crate) fn must_not_miss_another(&self, failures: &IoFailures) -> bool {
         let failed: Vec<MemberId> = failures.iter().filter(|(_, error)| !is_no_space(error)).map(|(member, _)| *member).collect();

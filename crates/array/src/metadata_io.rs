@@ -146,7 +146,7 @@ impl Core {
             let lock = self.metadata.lock(&self.ready).await;
             let Some(member) = self.metadata.begin_bad_blocks() else { continue };
             let mut blocks = self.members.borrow().get(member).config.bad_blocks.clone();
-            // Rows that are no longer bad must not lose in a cache what was written to them. If a member that must stay cannot
+            // R69: rows that are no longer bad must not lose in a cache what was written to them. If a member that must stay cannot
             // flush, they are still listed.
             let flushed = self.flush_members().await.is_ok();
             if !flushed {

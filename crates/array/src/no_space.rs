@@ -1,4 +1,4 @@
-//! Members without space: a full file system under image files, a thin volume that cannot grow (R40, R46 to R49).
+//! Members without space: a full file system under image files, a thin volume that cannot grow (R40, R46 to R49, R64 to R69).
 //!
 //! A write that a member has no space for fails with [`ErrorKind::NoSpace`](stria_block::ErrorKind::NoSpace), and the member keeps its
 //! slot. Nothing is wrong with what it holds, and other members often lie on the same file system: dropping one after the other would
@@ -37,8 +37,8 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Data, IoError, Operation, bytes};
 
-/// Makes bad blocks of these rows on members that are being rebuilt: what they hold must not count instead of what members in sync hold.
-/// Returns their slots.
+/// R65: makes bad blocks of these rows on members that are being rebuilt. What they hold must not count instead of what members in sync
+/// hold. Returns their slots.
 async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Range<MemberSector>)>) -> SmallVec<[usize; 2]> {
     let mut slots = SmallVec::new();
     for (slot, rows) in rows {
@@ -92,8 +92,8 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
     result
 }
 
-/// Gives members that are being filled what a readable copy holds: they may have taken a write that it has not. `copies_before`: those
-/// that were readable before. Meanwhile a replacement may have taken its slot, so that it is a copy itself.
+/// R47: gives members that are being filled what a readable copy holds. They may have taken a write that it has not. `copies_before`:
+/// those that were readable before. R64: meanwhile a replacement may have taken its slot, so that it is a copy itself.
 async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(Copy, MemberId)]) -> Result<(), IoError> {
     let mut result = Ok(());
     for (_, sectors, copies) in alike_runs(core, range) {
@@ -147,7 +147,7 @@ async fn reconcile_in_sync(core: &Core, stripe: u64, part: &Rectangle, failed: &
     let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> =
         (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
     let is_readable = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
-    // Those that are being filled may take their slots while this waits, with new data that the members read here have not.
+    // R64: those that are being filled may take their slots while this waits, with new data that the members read here have not.
     let mut filled: SmallVec<[(usize, MemberId); 4]>;
     let read = loop {
         filled =
@@ -373,7 +373,7 @@ async fn write_if_other(core: &Core, member: MemberId, rows: &Range<MemberSector
     for (run, is_other) in runs {
         match is_other {
             true => other.push(run),
-            // The member holds these bytes, so the rows are good as after a write. They may be bad blocks since nothing it held counted (R47).
+            // The member holds these bytes, so the rows are good as after a write. They may be bad blocks since nothing it held counted (R65).
             false => core.mark_good(member, &run),
         }
     }

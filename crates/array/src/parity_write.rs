@@ -180,7 +180,7 @@ fn send(
 }
 
 /// Gives up a write that was acknowledged early and not sent: its log is lost with a member that the array cannot do without. Parity
-/// would not fit what it covers, and with nothing to mend it a missing strip would be lost beside the write (R10).
+/// would not fit what it covers, and with nothing to mend it a missing strip would be lost beside the write (R54).
 fn give_up_behind(core: &Core, stripe: u64, parts: &[Rectangle], behind: BehindWrite, logged: Logged, error: &IoError) {
     core.no_space.fail_flushes(error);
     core.log.behind.end(&core.ready, behind, places(core, stripe, parts));

@@ -133,7 +133,7 @@ pub trait Recorder: Clone {
     }
 
     /// The writes that must be durable before the next superblock update: members that missed the last one, because a crash tore it or their
-    /// write failed, get it now (R27). Called until there are none.
+    /// write failed, get it now (R56, R57). Called until there are none.
     fn rewrite_last_update(&mut self) -> Vec<MetadataWrite> {
         Vec::new()
     }

@@ -30,7 +30,7 @@ pub(crate) async fn refill_forever(core: Rc<Core>) {
                 if core.run.is_stopping() {
                     return;
                 }
-                // Until a resync that is due, parity may give other bytes than the member had.
+                // R66: until a resync that is due, parity may give other bytes than the member had.
                 let may_write =
                     !core.run.is_read_only() && core.log.stage() >= StartStage::Replayed && core.consistency.covers(&sync);
                 let refilled = if may_write { refill(&core, member, &rows, &sync).await } else { Refill::Later };

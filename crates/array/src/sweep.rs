@@ -439,7 +439,7 @@ fn ended(core: &Core, sweeper: &Sweeper) {
     core.metadata.intent_waiters.wake_all(&core.ready);
 }
 
-/// Fills bad blocks of members before they are in sync: those in rows before the sweep's start (R48), and once more all that a
+/// Fills bad blocks of members before they are in sync: those in rows before the sweep's start (R67), and once more all that a
 /// replacement lacks (R50). The member that it replaces could not read that before, may be the only one that holds it, and is about to
 /// be let go.
 async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
@@ -462,7 +462,7 @@ async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
 async fn failed(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sweep: &Sweep, reason: String) {
     let kind = sweep.kind;
     let is_rebuild = kind == SweepKind::Rebuild && targets_alive(core, sweep);
-    // R48: what others have no space for may be written, or filled, at any time.
+    // R68: what others have no space for may be written, or filled, at any time.
     let waits = is_rebuild && {
         let members = core.members.borrow();
         members.active().any(|member| members.get(member).lacks_space)
@@ -669,7 +669,7 @@ fn is_due(core: &Core, sweep: &Sweep, window: &Range<SweepSector>) -> bool {
     if !sweep.by_bitmap {
         return true;
     }
-    // R48: no bit needs to mark the bad blocks that a member brings along.
+    // R67: no bit needs to mark the bad blocks that a member brings along.
     if sweep.kind == SweepKind::Rebuild && have_bad(core, &sweep.targets, &rows_of_sweep(window)) {
         return true;
     }

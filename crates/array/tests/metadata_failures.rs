@@ -303,7 +303,7 @@ fn a_write_fails_while_nobody_records_that_a_member_was_dropped() {
     world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect("nothing is left");
 }
 
-/// R27: each update has one more event. A member under rebuild that took two alone would make those in sync count as away.
+/// R58: each update has one more event. A member under rebuild that took two alone would make those in sync count as away.
 #[test]
 fn a_member_under_rebuild_is_at_most_one_update_ahead_of_those_in_sync() {
     let mut world = World::with(Level::Raid1, |second| second.recovered = Synced::up_to(0));
@@ -322,7 +322,7 @@ fn a_member_under_rebuild_is_at_most_one_update_ahead_of_those_in_sync() {
     world.write(0, 1000).expect("it ends").expect("all is well again");
 }
 
-/// R27: a member two updates behind would count as away. The update that it must not miss is not made.
+/// R57: a member two updates behind would count as away. The update that it must not miss is not made.
 #[test]
 fn writes_fail_while_a_member_that_must_stay_would_miss_a_second_update() {
     let mut world = World::with_members(Level::Raid5, 3, |_| ());

@@ -479,7 +479,7 @@ fn a_strip_under_rebuild_stays_readable_when_parity_has_no_space() {
     assert!(refused > 300, "only {refused} writes had no space");
 }
 
-/// What a member under rebuild holds counted like that of one in sync: what it alone had taken was lost with it. And a member that
+/// R65. What a member under rebuild holds counted like that of one in sync: what it alone had taken was lost with it. And a member that
 /// was dropped in the same write kept parity from being left as it was.
 #[test]
 fn a_member_under_rebuild_may_leave_after_writes_without_space() {
@@ -512,7 +512,7 @@ fn a_member_under_rebuild_may_leave_after_writes_without_space() {
     assert!(refused > 300, "only {refused} writes had no space");
 }
 
-/// R47. It held what the copy that counts holds, so nothing was written, and its rows stayed bad blocks until it had been in sync for 2 s.
+/// R65. It held what the copy that counts holds, so nothing was written, and its rows stayed bad blocks until it had been in sync for 2 s.
 #[test]
 fn what_a_member_under_rebuild_holds_of_a_write_without_space_is_no_bad_block() {
     let mut refused = 0;
@@ -543,7 +543,7 @@ fn only_the_strips_without_space_become_bad_blocks() {
     assert!(world.read(0, 16).expect("another copy has it") == world.model[..bytes(16)]);
 }
 
-/// R48. A rebuild passed over the bad blocks that a member brought along, and for 2 s it was in sync with them.
+/// R67. A rebuild passed over the bad blocks that a member brought along, and for 2 s it was in sync with them.
 #[test]
 fn a_member_that_comes_in_sync_brings_no_bad_blocks() {
     for (level, members) in [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5, 4), (Level::Raid6, 5)] {
@@ -569,7 +569,7 @@ fn a_member_that_comes_in_sync_brings_no_bad_blocks() {
     }
 }
 
-/// R48. It was given up for good, a minute after the last write without space, and the array stayed degraded when there was space again.
+/// R68. It was given up for good, a minute after the last write without space, and the array stayed degraded when there was space again.
 #[test]
 fn a_rebuild_is_tried_again_as_long_as_rows_lack_space() {
     let mut world = World::with(Level::Raid5, 3, 1, |config| {
@@ -614,7 +614,7 @@ fn zeroing_without_space_leaves_old_bytes_or_zeros() {
     }
 }
 
-/// R48. Lists of bad blocks waited for a member that hung. A minute later the next rows of the same write counted as lost, and stayed bad.
+/// R68. Lists of bad blocks waited for a member that hung. A minute later the next rows of the same write counted as lost, and stayed bad.
 #[test]
 fn rows_without_space_are_filled_whatever_time_their_lists_take() {
     let mut refused = 0;

@@ -137,7 +137,7 @@ fn a_change_that_is_cut_anywhere_loses_no_data_and_no_member() {
     }
 }
 
-/// R27 and R45: the stop's last update dropped a member, and the power cut kept it from another.
+/// R60: the stop's last update dropped a member, and the power cut kept it from another.
 #[test]
 fn a_member_that_missed_the_last_update_misses_no_change() {
     let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };
@@ -167,7 +167,7 @@ fn a_member_that_missed_the_last_update_misses_no_change() {
     }
 }
 
-/// R45: the change had come to one member, which a start lacked that was cut short as well. Both then have as many events (R27).
+/// R62: the change had come to one member, which a start lacked that was cut short as well. Both then have as many events (R56).
 #[test]
 fn a_cut_change_and_a_cut_start_without_its_member_lose_no_member() {
     let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };
@@ -222,7 +222,7 @@ fn is_used(verdict: &stria_format::md::Verdict) -> bool {
     matches!(verdict, Verdict::InSync { .. } | Verdict::Spare)
 }
 
-/// Drives that were made for checksums have the space for them; others report how much they lack.
+/// R63. Drives that were made for checksums have the space for them; others report how much they lack.
 #[test]
 fn checksums_are_added_where_there_is_room() {
     let internal = BitmapChoice::Internal { chunk_bytes: Some(65536) };

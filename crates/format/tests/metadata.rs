@@ -317,7 +317,7 @@ fn stale_members_are_taken_with_force_only_and_only_as_many_as_needed() {
     assert!(start.warnings[0].contains("data that was written meanwhile is lost"));
 }
 
-/// R27: one superblock write to a member that must stay fails, and later the power is cut within the next update, wherever.
+/// R57: one superblock write to a member that must stay fails, and later the power is cut within the next update, wherever.
 #[test]
 fn a_member_that_missed_an_update_gets_it_before_the_next() {
     for late in 0..2 {

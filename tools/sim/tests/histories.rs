@@ -48,7 +48,7 @@ fn histories_with_drives_that_hang_beside_rebuilds_lose_nothing() {
     none_fails(&FAMILIES, 1, 10, Extras { hangs: true, ..MORE_AND_CHANGES });
 }
 
-/// Rows without space are decided anew after each wait, as a member may hang or a replacement take its slot meanwhile (R47).
+/// Rows without space are decided anew after each wait, as a member may hang or a replacement take its slot meanwhile (R64).
 #[test]
 fn histories_without_space_that_once_failed_lose_nothing() {
     // A flush before a bad-block list took 200 s: the rows were then taken for lost, and would not have been filled.
@@ -341,7 +341,7 @@ const MORE_FAULTS: &[(u64, &str)] = &[
     (773000702, "6"), // a power cut while a spare was erased: a client's superblock counted instead of its own
     (961502865, "6"), // replay waited in vain, since no member held the records of some rows (R30): the array's fault
     (961402225, "6"), // a resync rewrote an unreadable sector again and again, until the stack overflowed: the array's fault
-    (970001428, "6"), // a write-behind whose only log holder was replaced waited for ever (R10): the array's fault
+    (970001428, "6"), // a write-behind whose only log holder was replaced waited for ever (R53): the array's fault
     (6000272, "1"),   // unreadable sectors were counted twice each time, until memory was full
 ];
 
@@ -366,7 +366,7 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     // A change of settings stops and starts the array; that start finished a replacement (the checker's fault).
     (1200048827, Some("10"), MORE_AND_CHANGES),
     (1200047403, Some("1"), Extras { repeats: true, ..MORE_AND_CHANGES }),
-    // Two torn updates with equal events counted each other's members, and the array did not start (R27): the array's fault.
+    // Two torn updates with equal events counted each other's members, and the array did not start (R55): the array's fault.
     (961300116, Some("6"), MORE),
     // A drive returned with a torn update that drops another member, which had been in sync meanwhile (the checker's fault).
     (1400000231, Some("60"), MORE),
@@ -378,24 +378,24 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     (985005871, Some("6"), MORE_AND_CHANGES),
     // Unreadable sectors reached as far as they could grow; a write into their middle let those before it grow again (the checker's fault).
     (9100097062, None, MORE),
-    // A stop's last update dropped a member, and the power cut kept it from another, which a change of metadata then left two behind (R45).
+    // A stop's last update dropped a member, and the power cut kept it from another, which a change of metadata then left two behind (R60).
     (9300064633, None, Extras { more_faults: false, ..MORE_AND_CHANGES }),
-    // The only members that named a new bitmap were being filled (R45).
+    // The only members that named a new bitmap were being filled (R61).
     (9908026627, None, MORE_AND_CHANGES),
     // The process died when a rebuilt member was full and not in sync yet. The rebuild that followed copied it onto itself, and the resync
     // that was due was left out (R51).
     (9200333753, None, Extras::NONE),
-    // Lists of bad blocks waited for 200 s for a drive that hung, and the next rows without space of the same write counted as lost (R48).
+    // Lists of bad blocks waited for 200 s for a drive that hung, and the next rows without space of the same write counted as lost (R68).
     (9300026643, None, FULL),
     // What a member under rebuild held was bad blocks after a write without space, although it held what the copy that counts holds. It was in
-    // sync so for 2 s, and a copy was lost (R47).
+    // sync so for 2 s, and a copy was lost (R65).
     (9410004288, None, FULL),
     (9410005024, None, FULL),
     (9410012310, None, FULL),
     (9410020413, None, FULL),
     // The same; it was started again and again before these 2 s were over.
     (9410026110, None, FULL),
-    // A member came back with bad blocks that no bit marked, and was in sync with them when another was lost (R48).
+    // A member came back with bad blocks that no bit marked, and was in sync with them when another was lost (R67).
     (9410011686, None, FULL),
     // The checker: a write that the engine had abandoned on a dropped drive arrived during a scrub, and counted as the scrub's.
     (9422005638, None, MORE),

@@ -12,7 +12,7 @@ pub(crate) fn is_no_space(error: &IoError) -> bool {
     error.kind == ErrorKind::NoSpace
 }
 
-/// Why rows of a member become bad blocks, by the request that failed: when they are marked, there may long be space again.
+/// Why rows of a member become bad blocks, by the request that failed (R68): when they are marked, there may long be space again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum BadCause {
     /// The member has no space for what they should hold. They are filled once there is some (R48).

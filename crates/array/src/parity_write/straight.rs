@@ -272,7 +272,7 @@ fn begin_again(core: &Rc<Core>, write: StraightWrite) {
 }
 
 /// Brings a write that was acknowledged early to its place, whichever members are left: with its log holders lost, its data
-/// exists nowhere else (R10). It is given up where it would harm what parity covers beside it.
+/// exists nowhere else (R53). It is given up where it would harm what parity covers beside it (R54).
 async fn perform(core: Rc<Core>, mut write: StraightWrite, logged: Logged, is_logged: Result<(), IoError>) {
     let log_holders = write.behind.as_ref().map_or_else(LogHolders::new, |(_, log_holders)| log_holders.clone());
     core.wait_for_ack_barrier_or(|| core.are_gone(&log_holders)).await;

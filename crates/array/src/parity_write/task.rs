@@ -259,7 +259,7 @@ async fn try_write(
         core.log.acknowledge_early(places(core, stripe, parts), log_holders.clone())
     });
     let mut is_logged = core.log.durable(&mut logged).await;
-    // R10: a write that was acknowledged early goes out in any case. If its log holders are lost, its data exists nowhere else.
+    // R53: a write that was acknowledged early goes out in any case. If its log holders are lost, its data exists nowhere else.
     if is_logged.is_ok() || behind.is_some() {
         core.wait_for_ack_barrier_or(|| behind.is_some() && core.are_gone(&log_holders)).await;
         is_logged = is_logged.and_then(|()| core.drops_are_recorded("write"));

@@ -4,7 +4,7 @@
 //! Within an array the member with the most events tells the truth. A member with one event less is as good, because a crash
 //! may hit between the writes of one superblock update. So is a member with equal events whose last update was torn
 //! (`has_torn_update`). A member that is further behind was away: it stays out, and may return by the bitmap if that reaches back far
-//! enough (R27, R28). Nothing is written here; the array's first superblock update makes the decisions durable.
+//! enough (R27, R28, R55). Nothing is written here; the array's first superblock update makes the decisions durable.
 //!
 //! After `Assemble.c` of mdadm, `super_1_validate` and `raid5_run` of Linux.
 
@@ -362,7 +362,7 @@ fn side_of<'f, 'a>(one: &'f Found<'a>, found: &'f [Found<'a>]) -> impl Iterator<
     found.iter().filter(is_beside).filter(|other| counts(other.superblock(), other))
 }
 
-/// R27: true if `one` has as many events as `other` and other roles, because a crash tore its last update. It still counts the
+/// R55: true if `one` has as many events as `other` and other roles, because a crash tore its last update. It still counts the
 /// members on the side of `other` as members, so it never ran without them. They may have run without it.
 fn has_torn_update(one: &Found, other: &Found, found: &[Found]) -> bool {
     // A member that is being filled there may have joined later.
@@ -370,17 +370,17 @@ fn has_torn_update(one: &Found, other: &Found, found: &[Found]) -> bool {
         && side_of(other, found).filter(|side| side.superblock().is_in_sync()).all(|side| counts(one.superblock(), side))
 }
 
-/// R27: true if `one` has another update in place of the last one of `other`, and missed nothing else. Each of the two counts a
+/// R55: true if `one` has another update in place of the last one of `other`, and missed nothing else. Each of the two counts a
 /// member that has the other one, so both were torn, and nothing was acknowledged after either.
 fn missed_last(one: &Found, other: &Found, found: &[Found]) -> bool {
     let is_torn = || side_of(other, found).any(|side| side.superblock().is_in_sync() && counts(one.superblock(), side));
     are_rivals(one, other) && counts(other.superblock(), one) && is_torn()
 }
 
-/// R45: a crash cut short a change that adds or removes the bitmap. A member that missed only that change is read as the freshest
+/// R62: a crash cut short a change that adds or removes the bitmap. A member that missed only that change is read as the freshest
 /// superblock says, since the array did not run in between. `None`: the member is read as it is.
 ///
-/// A start without the member that the change had come to, cut short as well, leaves the others with as many events as that one (R27).
+/// A start without the member that the change had come to, cut short as well, leaves the others with as many events as that one (R56).
 fn as_freshest_says(found: &Found, freshest: &Superblock) -> Option<Member> {
     let superblock = found.superblock();
     let before = freshest.header.events.checked_sub(1)?;

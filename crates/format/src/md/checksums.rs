@@ -129,7 +129,7 @@ pub(crate) fn region_of(superblock: &Superblock) -> Region {
 }
 
 /// The head of new checksums: all are unknown. Their epoch comes from the member's identity, which is random, and from the number of events. So
-/// pages from before checksums were taken away do not count: they say nothing of what was written since.
+/// pages from before checksums were taken away do not count (R63): they say nothing of what was written since.
 fn new_header(superblock: &Superblock) -> Header {
     let header = &superblock.header;
     let random = u64::from_le_bytes(header.device_uuid[..8].try_into().expect("eight bytes"));

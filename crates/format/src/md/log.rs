@@ -347,7 +347,7 @@ pub(crate) fn names_no_session(tag: u32) -> bool {
 
 impl FoundLog {
     /// Reads the log of a member, and the ring only if its session is the superblock's, or the superblock names none: the member may
-    /// have missed the update that does (R27). `None`: there is no log, or it is another member's.
+    /// have missed the update that does (R59). `None`: there is no log, or it is another member's.
     pub(crate) fn read(superblock: &Superblock, space: &LogSpace, read: &mut Read) -> Option<Self> {
         let page = match read(space.head_start.get(), PAGE_SECTORS) {
             Ok(page) => page,

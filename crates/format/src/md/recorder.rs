@@ -51,7 +51,7 @@ pub(crate) struct MemberMetadata {
     pub log_current: bool,
     /// Its incarnation: how often it has returned in this run (R39).
     pub log_incarnation: u32,
-    /// The last two superblocks of this run for it. The drive has one of them when it leaves: a member is at most one update ahead (R27).
+    /// The last two superblocks of this run for it. The drive has one of them when it leaves: a member is at most one update ahead (R58).
     pub issued: [Option<Stamp>; 2],
 }
 
@@ -141,7 +141,7 @@ pub struct MdRecorder {
     one_event_behind: Vec<MemberId>,
     /// Members that did not take all of an update of this run, and are not dropped.
     missed: BTreeSet<MemberId>,
-    /// Members that get that update again, with one more event (R27): a missing member may hold an update that no other member
+    /// Members that get that update again, with one more event (R56): a missing member may hold an update that no other member
     /// has, torn by the crash that took the member. It must not pass for the first update of this run.
     to_rewrite: Vec<MemberId>,
     bitmap: Option<Bitmap>,
@@ -626,7 +626,7 @@ impl MdRecorder {
         writes
     }
 
-    /// R27: the last update of this run again, for members that did not take it.
+    /// R57: the last update of this run again, for members that did not take it.
     fn rewrite_missed(&mut self) -> Vec<MetadataWrite> {
         let mut writes = Vec::new();
         for member in std::mem::take(&mut self.missed) {
@@ -639,7 +639,7 @@ impl MdRecorder {
         writes
     }
 
-    /// R27: the last update again, for members that missed it, and then with one more event if a slot is empty. Nothing: that is done.
+    /// The last update again, for members that missed it (R57), and then with one more event if a slot is empty (R56). Nothing: that is done.
     fn rewrite_superblocks(&mut self) -> Vec<MetadataWrite> {
         let mut rewritten = std::mem::take(&mut self.one_event_behind);
         let mut writes = Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! A change is a list of steps. Each is durable on every member before the next begins (R45). A crash after any part of a step leaves an
 //! array that starts with all its members, with the old metadata or the new. The same change, given again, completes it.
-//! The first step of each writes the last update of the array again to members that missed it (R27): they would miss two otherwise.
+//! The first step of each writes the last update of the array again to members that missed it (R60): they would miss two otherwise.
 //!
 //! | change | steps |
 //! | --- | --- |
@@ -151,7 +151,7 @@ impl MdRecorder {
         self.keepers.iter().map(alter).collect()
     }
 
-    /// The last update again for spares that missed it.
+    /// The last update again for spares that missed it (R60).
     fn rewrite_spares(&mut self) -> Vec<MetadataWrite> {
         let truth = &self.common;
         let is_spare = |superblock: &Superblock| {
@@ -167,7 +167,7 @@ impl MdRecorder {
         rewritten.collect()
     }
 
-    /// Three steps (R45): the members in sync, whose bitmaps count; those that are being filled; the spares, whose superblocks must not be
+    /// Three steps (R61): the members in sync, whose bitmaps count; those that are being filled; the spares, whose superblocks must not be
     /// ahead of all members'.
     fn superblock_steps(altered: &[(MemberId, MemberMetadata)]) -> Vec<Vec<MetadataWrite>> {
         let (spares, members): (Vec<_>, Vec<_>) =
