@@ -639,7 +639,8 @@ impl MdRecorder {
         writes
     }
 
-    /// The last update again, for members that missed it (R57), and then with one more event if a slot is empty (R56). Nothing: that is done.
+    /// The last update again, for members that missed it (R57), and then with one more event if a slot is empty (R56). Nothing: that
+    /// is done.
     fn rewrite_superblocks(&mut self) -> Vec<MetadataWrite> {
         let mut rewritten = std::mem::take(&mut self.one_event_behind);
         let mut writes = Vec::new();
