@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// A request of an administrator to a running array. `N`: a drive that joins, as the format describes it.
 #[derive(Clone, Debug)]
 pub enum Command<N = ()> {
-    /// Drops a member as if it had failed, once replay has ended (R30) and no write relies on the member's log alone (R26).
+    /// Drops a member as if it had failed, once replay has ended (R82) and no write relies on the member's log alone (R26).
     Fail(MemberId),
     /// Takes out a failed member or a spare. Its device is released when everything it was given has ended.
     Remove(MemberId),
@@ -75,7 +75,7 @@ pub struct CommandId(u64);
 /// A part of a command that every lane carries out.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Waits until the log records of the last run are replayed (R30).
+    /// Waits until the log records of the last run are replayed (R82).
     EndReplay,
     /// Acknowledges no write early of which this member would be the sole log holder, and waits until those that were are in
     /// place, for one second at most (R26).

@@ -23,7 +23,7 @@ const LOOK_EVERY: Nanos = 1_000_000;
 impl Core {
     /// True while log records of the last run are being replayed. No member may be failed by command meanwhile: its drop could
     /// become durable only after replay, and a crash before that would bring it back as in sync, with a log that its cache may
-    /// have forgotten (R30).
+    /// have forgotten (R82).
     pub fn is_replaying(&self) -> bool {
         self.log.stage() < StartStage::Replayed && !self.run.is_read_only()
     }

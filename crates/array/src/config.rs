@@ -132,7 +132,7 @@ pub struct ArrayConfig {
     pub log: Option<LogConfig>,
     /// The log records that a crash left and that still count.
     pub replay: Vec<LogRecord>,
-    /// Members in sync whose logs cannot be read: what records they held is not known (R29).
+    /// Members in sync whose logs cannot be read: what records they held is not known (R80).
     pub lost_logs: Vec<MemberId>,
     /// Refuse all writes. An array planned from its drives begins so, since several lanes bind it and its spans one after another. Once
     /// all have, [`Engine::set_read_only`](crate::Engine::set_read_only) lifts it for an array that is served writable.
@@ -195,7 +195,7 @@ pub enum Flaw {
     ReplayedBeforeDrop,
     /// R30: replay waits for the drop of missing members although no member holds the records.
     ReplayWaitsInVain,
-    /// R30: a member is failed by command during replay.
+    /// R82: a member is failed by command during replay.
     FailedDuringReplay,
     /// R31: clients are served before the superblocks name the missing members.
     ServedBeforeDrop,
@@ -207,7 +207,7 @@ pub enum Flaw {
     RepairedBeforeLog,
     /// R16: the requests of a member whose slot its replacement has taken wait until the member answers.
     ReplacedKeepsRequests,
-    /// R40: a write that a member has no space for leaves redundancy as it is.
+    /// R85: a write that a member has no space for leaves redundancy as it is.
     LackOfSpaceIgnored,
     /// R8: a member whose flush fails stays.
     FailedFlushIgnored,
@@ -219,7 +219,7 @@ pub enum Flaw {
     FlushBesideBehind,
     /// R25: a superblock update does not wait for write-behinds whose log holders it drops.
     DropBeforeBehind,
-    /// R49: a flush says nothing of a write-behind that is lost.
+    /// R87: a flush says nothing of a write-behind that is lost.
     LostBehindUntold,
 }
 

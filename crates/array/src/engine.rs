@@ -117,7 +117,7 @@ impl Engine {
         !self.core.is_serving()
     }
 
-    /// True while log records of the last run are being replayed (R30).
+    /// True while log records of the last run are being replayed (R82).
     pub fn is_replaying(&self) -> bool {
         self.core.is_replaying()
     }
@@ -592,7 +592,7 @@ fn array_limits(config: &ArrayConfig, members: &[Limits]) -> Limits {
     }
 }
 
-/// A client's flush: write-behind is in place (R24, R49), members are flushed (R9), and drops are durable (R6).
+/// A client's flush: write-behind is in place (R24, R87), members are flushed (R9), and drops are durable (R6).
 async fn flush(core: Rc<Core>, parent: usize) {
     let result = flush_all(&core).await.and_then(|()| core.run.take_flush_error());
     core.part_done(parent, None, result);

@@ -15,7 +15,7 @@ pub(crate) struct MetadataUpdates {
     durable: Cell<u64>,
     /// Nothing is acknowledged before this update is durable (R6).
     barrier: Cell<u64>,
-    /// The last superblock update could not be written (R6, R57). It is made again after a pause.
+    /// The last superblock update could not be written (R57, R70). It is made again after a pause.
     is_refused: Cell<bool>,
     /// Why, until one can be written.
     refusal: RefCell<Option<String>>,

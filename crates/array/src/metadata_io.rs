@@ -153,7 +153,7 @@ impl Core {
                 self.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut blocks, rows));
             }
             let end = self.update(&lock, MetadataUpdate::BadBlocks { member, blocks: blocks.clone() }).await;
-            // R7: a list without space may leave an older one that still names rows which were written.
+            // R73: a list without space may leave an older one that still names rows which were written.
             let names_good_rows = || {
                 let mut either = blocks.clone();
                 self.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut either, rows));

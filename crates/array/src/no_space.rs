@@ -1,4 +1,4 @@
-//! Members without space: a full file system under image files, a thin volume that cannot grow (R40, R46 to R49, R64 to R69).
+//! Members without space: a full file system under image files, a thin volume that cannot grow (R40, R46 to R49, R64 to R69, R85 to R87).
 //!
 //! A write that a member has no space for fails with [`ErrorKind::NoSpace`](stria_block::ErrorKind::NoSpace), and the member keeps its
 //! slot. Nothing is wrong with what it holds, and other members often lie on the same file system: dropping one after the other would

@@ -218,7 +218,7 @@ pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) 
 /// Corrects a strip that a write found unreadable, where it still is: page by page, as beside an unreadable sector others are good.
 pub(crate) async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<MemberSector>) {
     let _guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
-    // A resync that is due corrects them by itself. Until then parity may say other bytes than the strip held.
+    // R84: a resync that is due corrects them by itself. Until then parity may say other bytes than the strip held.
     if core.consistency.covers(&sync_of_rows(&rows)) {
         for page in rows.in_steps(PAGE_SECTORS) {
             correct_page(&core, slot, page).await;

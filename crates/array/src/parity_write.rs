@@ -188,7 +188,7 @@ fn give_up_behind(core: &Core, stripe: u64, parts: &[Rectangle], behind: BehindW
 }
 
 /// Ends a write on its members. Members that failed it are dropped (R6, R7). Where one cannot be, its rows become consistent again
-/// or bad blocks. `behind`: it was acknowledged early, so the next flush reports its error.
+/// or bad blocks (R72, R85). `behind`: it was acknowledged early, so the next flush reports its error.
 async fn finish(
     core: &Core,
     stripe: u64,

@@ -87,7 +87,7 @@ async fn zero_members(core: &Core, stripes: &Range<u64>, rows: &Range<MemberSect
         }
         return result;
     }
-    // R7: what cannot be dropped has bad blocks. Otherwise a missing strip would be recovered from its old bytes.
+    // R72: what cannot be dropped has bad blocks. Otherwise a missing strip would be recovered from its old bytes.
     for (member, cause) in failed {
         if let Err(error) = mark_half_written(core, member, rows.clone(), cause).await {
             result = Err(error);
@@ -96,7 +96,7 @@ async fn zero_members(core: &Core, stripes: &Range<u64>, rows: &Range<MemberSect
     result
 }
 
-/// R40: makes parity of a stripe follow the data, after these members failed to take their zeros.
+/// R85: makes parity of a stripe follow the data, after these members failed to take their zeros.
 async fn reconcile_zeroed(core: &Core, stripe: u64, failed: &[(MemberId, BadCause)]) -> Result<(), IoError> {
     let strip = core.geometry.strip_sectors();
     let part = Rectangle { rows: StripSector::ZERO.run(strip), strips: 0..core.geometry.data_count() };

@@ -1,10 +1,10 @@
 //! Replay: computes what the log records of the last run demand, and writes it before anything relies on parity.
 //!
 //! For each row one record counts: the newest that every in-sync parity member has. A record that one of them lacks was not
-//! durable, so its write had not begun (R29). A log that cannot be read says nothing: parity on its member is computed from the
+//! durable, so its write had not begun (R29). A log that cannot be read says nothing (R80): parity on its member is computed from the
 //! other strips, where another parity has a record. First everything is computed into an overlay, which corrects what is read from
 //! members: new data where records hold it, and the parity that follows. Nothing is written so far, so a read-only array can be
-//! read. Once it may be written to, the overlay goes to the members, always the same bytes: replay may be interrupted
+//! read. Once it may be written to, the overlay goes to the members, always the same bytes (R81): replay may be interrupted
 //! and repeated any number of times, also with a member less.
 
 mod over;
@@ -179,8 +179,8 @@ fn pieces<'a>(core: &Core, stripe: u64, records: &'a [LogRecord], lost_logs: &[M
     pieces
 }
 
-/// The parities whose members' logs count for these rows, and those whose logs are lost. A bad block takes nothing from a member's
-/// log.
+/// The parities whose members' logs count for these rows, and those whose logs are lost. R83: a bad block takes nothing from a
+/// member's log.
 fn parities_in_sync(core: &Core, stripe: u64, rows: &Range<StripSector>, lost_logs: &[MemberId]) -> [Strips; 2] {
     let (members, map) = (core.members.borrow(), core.map(stripe));
     let end = core.geometry.rows_of_strip(stripe, rows).end;

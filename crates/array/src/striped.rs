@@ -64,7 +64,7 @@ fn send_run(core: &Rc<Core>, parent: usize, run: Run, operation: Operation) {
     }
 }
 
-/// After a crash a list that still names what was written over would leave it unreadable (R7).
+/// After a crash a list that still names what was written over would leave it unreadable (R73).
 async fn write_over_bad_blocks(core: Rc<Core>, parent: usize, io: MemberIo) {
     let fua = matches!(io.operation, Operation::Write { fua: true, .. } | Operation::WriteZeroes { fua: true, .. });
     let (result, _) = core.io(std::iter::once(io).collect()).await.swap_remove(0);

@@ -1,4 +1,4 @@
-//! Goal: nothing is acknowledged that relies on metadata which a member did not take (R2, R7).
+//! Goal: nothing is acknowledged that relies on metadata which a member did not take (R2, R57, R70, R73).
 //! Method: the only member that is left refuses metadata writes, or holds them; it takes data all the while.
 
 mod support;
@@ -363,7 +363,7 @@ fn a_stop_says_that_superblocks_are_not_clean() {
     assert!(world.array.has_stopped() && world.array.stop_refusal().is_none());
 }
 
-/// R7: the list on the drive still names rows that were written, as the new one has no space.
+/// R73: the list on the drive still names rows that were written, as the new one has no space.
 #[test]
 fn flushes_fail_while_a_list_without_space_names_what_was_written() {
     let mut world = World::of(Level::Raid0, vec![MemberSector::new(32)..MemberSector::new(48)]);

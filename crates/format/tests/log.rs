@@ -200,7 +200,7 @@ fn records_count_for_all_members_once_one_superblock_says_so() {
     }
 }
 
-/// R59, R29: one error on the superblock of a member that must stay costs no record, although that superblock says "clean" for ever. The
+/// R59, R79: one error on the superblock of a member that must stay costs no record, although that superblock says "clean" for ever. The
 /// update may be the first of the session, or the array was clean in between.
 #[test]
 fn records_count_on_a_member_that_missed_the_update_of_their_session() {

@@ -90,7 +90,7 @@ impl<D: MemberDrive> Tree<D> {
         tree
     }
 
-    /// The superblock update that drops a member must know whether its drive was cut short (R28).
+    /// The superblock update that drops a member must know whether its drive was cut short (R76).
     fn watch(&self, member: MemberId) {
         if let Some(drive) = self.members[member.0].drive().filter(|_| self.is_coordinator) {
             self.recorder().watch(member, drive.cut_short());

@@ -47,7 +47,7 @@ fn what_was_flushed_is_there_when_all_drives_are_back() {
     assert!(told || started > refused, "{started} started, {refused} refused to");
 }
 
-/// Seeds that failed: lanes waited for one that could not flush, and nothing was answered any more (R6).
+/// Seeds that failed: lanes waited for one that could not flush, and nothing was answered any more (R71).
 #[test]
 fn lanes_hear_of_a_superblock_that_is_refused_while_they_wait_for_each_other() {
     for (family, seed) in [("4", 1031), ("6", 984)] {

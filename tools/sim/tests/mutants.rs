@@ -228,7 +228,7 @@ fn metadata_that_are_changed_in_one_step_are_found() {
     is_found_with(CHANGES, Mutant::ChangedAtOnce, "5", 200);
 }
 
-/// R40: what lacked space was told to the client, and redundancy stayed as it was.
+/// R85: what lacked space was told to the client, and redundancy stayed as it was.
 #[test]
 fn redundancy_that_a_write_without_space_leaves_inconsistent_is_found() {
     for (family, seeds) in [("5", 40), ("6", 40)] {

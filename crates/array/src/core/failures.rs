@@ -58,7 +58,7 @@ pub(crate) fn drop_failed<'a>(
 }
 
 /// Sends the writes of a sweep, under the lock of the rows. As [`drop_failed_writes`], but rows that a member has no space for become bad
-/// blocks there (R40), and the sweep goes on.
+/// blocks there (R86), and the sweep goes on.
 pub(crate) async fn write_for_sweep(core: &Core, writes: Batch) -> Result<(), IoError> {
     let targets: SmallVec<[(MemberId, Range<MemberSector>); 8]> =
         writes.iter().map(|io| (io.member, io.start_sector.run(io.sectors))).collect();
@@ -94,7 +94,7 @@ pub(crate) fn drop_failed_flushes<'a>(
 }
 
 /// A write failed on a member that cannot be dropped, and parity may have moved on without it. Missing strips that only the two
-/// together could recover are lost. So these rows become bad blocks: a read must fail instead of returning garbage (R7).
+/// together could recover are lost. So these rows become bad blocks: a read must fail instead of returning garbage (R72).
 pub(crate) async fn mark_half_written(
     core: &Core,
     member: MemberId,

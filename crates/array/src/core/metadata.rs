@@ -33,7 +33,7 @@ impl Core {
     }
 
     /// Waits until the superblock update of this number is durable, or cannot be written. In the second case nothing is acknowledged
-    /// (R6), and lanes must not wait for each other: one answers for a member in sync only together with the others.
+    /// (R70), and lanes must not wait for each other (R71): one answers for a member in sync only together with the others.
     pub async fn recorded(&self, number: u64) {
         self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused()).await;
     }
@@ -64,8 +64,8 @@ impl Core {
     /// `what`: the request, for the error.
     ///
     /// # Errors
-    /// Superblocks cannot be written (R6). Or lanes have together dropped more members than redundancy replaces: a flush of the
-    /// remaining members does not make durable what only the dropped ones took (R7).
+    /// Superblocks cannot be written (R70). Or lanes have together dropped more members than redundancy replaces: a flush of the
+    /// remaining members does not make durable what only the dropped ones took (R74).
     pub fn drops_are_recorded(&self, what: &str) -> Result<(), IoError> {
         if self.members.borrow().have_failed() {
             return Err(lost(what, "more members have failed than redundancy replaces: `stria status` names them"));
@@ -198,7 +198,7 @@ impl Core {
     }
 
     /// True if a write that all its members took may be acknowledged without a look at [`Core::drops_are_recorded`]: no drop waits
-    /// to become durable (R6), and lanes have not together dropped more members than redundancy replaces (R7).
+    /// to become durable (R6), and lanes have not together dropped more members than redundancy replaces (R74).
     pub fn may_acknowledge_at_once(&self) -> bool {
         !self.acks_are_held() && !self.members.borrow().have_failed()
     }
@@ -206,11 +206,11 @@ impl Core {
     /// Ends a write. It may be acknowledged when this returns.
     ///
     /// # Errors
-    /// A drop cannot be recorded (R6).
+    /// A drop cannot be recorded (R70).
     pub async fn write_end(&self, range: &Range<SyncSector>) -> Result<(), IoError> {
         self.write_ended(range);
         self.wait_for_ack_barrier().await;
-        // R7: after a crash a list that still names what was written over could leave it unreadable.
+        // R73: after a crash a list that still names what was written over could leave it unreadable.
         self.metadata.bad_blocks_written(&self.ready).await;
         self.drops_are_recorded("write")
     }

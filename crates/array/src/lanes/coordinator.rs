@@ -222,7 +222,7 @@ impl Coordinator {
     }
 
     /// A state could not be written. Returns the lanes whose states wait for those of others: they must be told as well, since a lane
-    /// that cannot flush calls no member in sync, and so would keep them waiting (R6).
+    /// that cannot flush calls no member in sync, and so would keep them waiting (R71).
     pub fn state_is_refused(&mut self) -> Vec<usize> {
         (0..self.lanes.len()).filter(|&lane| self.lanes[lane].state.take().is_some()).collect()
     }

@@ -4,7 +4,7 @@
 //! Within an array the member with the most events tells the truth. A member with one event less is as good, because a crash
 //! may hit between the writes of one superblock update. So is a member with equal events whose last update was torn
 //! (`has_torn_update`). A member that is further behind was away: it stays out, and may return by the bitmap if that reaches back far
-//! enough (R27, R28, R55). Nothing is written here; the array's first superblock update makes the decisions durable.
+//! enough (R27, R55, R75). Nothing is written here; the array's first superblock update makes the decisions durable.
 //!
 //! After `Assemble.c` of mdadm, `super_1_validate` and `raid5_run` of Linux.
 
@@ -1184,12 +1184,13 @@ impl Sorter<'_> {
     /// The contents of the logs of the in-sync members together. `trusted`: no stale member was taken for one in sync.
     fn log<'a>(&self, found: &[Found<'a>], level: Level, trusted: bool) -> LastLog {
         let filled = found.iter().filter(|found| self.is_filled(found));
-        // R29: a log that cannot be read says nothing. Its member's data is all there.
+        // R80: a log that cannot be read says nothing. Its member's data is all there.
         let is_lost = |found: &&Found| found.member.log.as_ref().is_some_and(|log| log.unreadable.is_some());
         let (lost, readable): (Vec<&Found>, Vec<&Found>) = filled.partition(is_lost);
         let logs: Vec<Option<&FoundLog>> = readable.iter().map(|found| found.member.log.as_ref()).collect();
         let of_lost = || lost.iter().filter_map(|found| found.member.log.as_ref());
         let off = logs.iter().flatten().copied().chain(of_lost()).any(|log| log.off);
+        // R79: its tag counts for all.
         let tag = self.freshest.utime_micros();
         let speaks = |log: &Option<&FoundLog>| log.is_some_and(|log| log.speaks_for(tag) && !log.off);
         if level.parity_count() == 0 || !trusted || !logs.iter().all(speaks) || logs.is_empty() {

@@ -5,8 +5,8 @@
 //! does not change stay as they were read.
 //!
 //! `events_cleared` of the bitmap moves when the array becomes optimal, when a slot of an optimal array changes its member, and
-//! when bits are cleared: a member that left before that has missed writes that the bits no longer name (R28). So does the update that drops a
-//! member which was cut short: no bit names what it lost. While a member is missing or rebuilding no bit is cleared (R3).
+//! when bits are cleared: a member that left before that has missed writes that the bits no longer name (R75). So does the update
+//! that drops a member which was cut short: no bit names what it lost (R76). While a member is missing or rebuilding no bit is cleared (R3).
 //!
 //! After `md_update_sb` and `super_1_sync` of Linux' `md.c`, and `md-bitmap.c`.
 
@@ -147,7 +147,7 @@ pub struct MdRecorder {
     bitmap: Option<Bitmap>,
     /// The size of a page in which the bitmap is written.
     page_bytes: usize,
-    /// The bitmap's pages behind the first are on the members: its header may vouch for them (R28).
+    /// The bitmap's pages behind the first are on the members: its header may vouch for them (R77).
     later_pages_laid: bool,
     redundant: bool,
     /// The members that carry the bitmap: those of the last state that have a slot.
@@ -431,7 +431,8 @@ impl MdRecorder {
         returnable(&self.common, self.bitmap.as_ref(), superblock, left_this_run).map_err(AdoptError)
     }
 
-    /// Sets the flag that tells that a member's drive was cut short. When such a member is dropped, no absent member returns by the bitmap any more (R28).
+    /// Sets the flag that tells that a member's drive was cut short. When such a member is dropped, no absent member returns by the
+    /// bitmap any more (R76).
     pub fn watch(&mut self, member: MemberId, cut_short: Arc<AtomicBool>) {
         self.cut_short.insert(member, cut_short);
     }
@@ -609,7 +610,7 @@ impl MdRecorder {
         self.append_sectors_max().is_none_or(|ours| self.append_sectors_max_on(superblock) >= Some(ours))
     }
 
-    /// R28: a bitmap that is made anew, or that another program did not keep, may have old pages on members with a slot. A torn
+    /// R77: a bitmap that is made anew, or that another program did not keep, may have old pages on members with a slot. A torn
     /// update must not make them count.
     fn later_pages(&self) -> Vec<MetadataWrite> {
         let Some(bitmap) = &self.bitmap else { return Vec::new() };
@@ -872,8 +873,8 @@ pub(crate) fn returnable(
     if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
         return Err("its rebuild had not ended when it left".into());
     }
-    // A member that ran without some of the others may have written data that their bitmap does not name. One that left this run did not:
-    // the others that it lacks have returned since.
+    // R78: a member that ran without some of the others may have written data that their bitmap does not name. One that left this run
+    // did not: the others that it lacks have returned since.
     let holders = |superblock: &Superblock, slot: u32| {
         let roles = superblock.roles.iter().enumerate();
         roles.filter(|(_, role)| **role == Role::Slot(slot as u16)).map(|(number, _)| number).collect::<BTreeSet<usize>>()

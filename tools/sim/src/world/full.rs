@@ -22,7 +22,7 @@ impl World<'_> {
         }
         self.drain()?;
         self.settle()?;
-        // A write that was acknowledged early, and then has no space, is lost with the next flush (R49). Files with holes rule that out.
+        // A write that was acknowledged early, and then has no space, is lost with the next flush (R87). Files with holes rule that out.
         let is_expected = !self.history.setup.harsh || which & 1 << 20 == 0;
         if is_expected {
             self.node().leaves().iter().for_each(|leaf| leaf.with_engine(|engine| engine.expect_no_space()));
