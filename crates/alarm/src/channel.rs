@@ -310,7 +310,8 @@ fn run(program: &Path, message: &Message) -> Result<(), String> {
     carry_out(command, &[], PROGRAM_WITHIN)
 }
 
-/// Runs a program, and returns why it did not succeed. The text begins with its name, and ends with the first line that it has written.
+/// Runs a program, and returns why it did not succeed. The text begins with its name, and ends with the first line that it has
+/// written.
 fn carry_out(command: Command, input: &[u8], patience: Duration) -> Result<(), String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let told = |words: &[u8]| {

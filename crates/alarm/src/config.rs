@@ -65,8 +65,8 @@ pub struct MailConfig {
     pub to: Vec<String>,
     /// The address of the sender; `root@HOST` if not given.
     pub from: Option<String>,
-    /// The mail server: `smtp://HOST:PORT`, `smtp://HOST:PORT?tls=required` or `smtps://HOST`, with `USER:PASSWORD@` before the host if
-    /// it wants that. Without it the program `sendmail` sends.
+    /// The mail server: `smtp://HOST:PORT`, `smtp://HOST:PORT?tls=required` or `smtps://HOST`, with `USER:PASSWORD@` before the
+    /// host if it wants that. Without it the program `sendmail` sends.
     pub smtp: Option<String>,
     /// A file whose first line is the password of the user in `smtp`, so that the configuration may be read by all.
     pub smtp_password_file: Option<PathBuf>,

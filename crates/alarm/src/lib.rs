@@ -4,9 +4,9 @@
 //!   conditions that hold now ─ Tracker ─▶ raised, repeated, ended ─┐
 //!   single events ─────────────────────────────────────────────────┴▶ Messenger ─▶ program, mail, webhook, journal
 //! ```
-//! The crate does not read the state of arrays: its user reports the conditions. One cause is one message, repeated daily while it
-//! lasts, and one more when it ends. Event names and the arguments of programs are those of `mdadm --monitor`, so that existing
-//! scripts keep working (docs/ALARMS.md).
+//! The crate does not read the state of arrays: its user reports the conditions. One cause is one message, repeated daily while
+//! it lasts, and one more when it ends. Event names and the arguments of programs are those of `mdadm --monitor`, so that
+//! existing scripts keep working (docs/ALARMS.md).
 
 #![forbid(unsafe_code)]
 

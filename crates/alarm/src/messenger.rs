@@ -89,8 +89,8 @@ impl Messenger {
         self.lines.iter().map(send).collect()
     }
 
-    /// Takes no further message, and waits some seconds for those that are not sent yet. Threads that still use the messenger keep it from being
-    /// dropped at the end of a process, so that end calls this.
+    /// Takes no further message, and waits some seconds for those that are not sent yet. Threads that still use the messenger
+    /// keep it from being dropped at the end of a process, so that end calls this.
     pub fn finish(&self) {
         let end = Instant::now() + LAST_MESSAGES;
         self.lines.iter().for_each(|line| drop(lock(&line.queue).take()));

@@ -1,9 +1,9 @@
 //! Turns the causes that are present at each check into the messages that must be sent.
 //!
 //! A cause has one message when it begins, one after each day that it lasts, and one when it is over. It is over when it was
-//! absent for some seconds: a condition that comes and goes within them is one cause, not many. A cause that begins again within an
-//! hour flaps: its next message says so and counts, and then it has none but the daily ones until it was absent for an hour. Has no
-//! clock and no thread.
+//! absent for some seconds: a condition that comes and goes within them is one cause, not many. A cause that begins again within
+//! an hour flaps: its next message says so and counts, and then it has none but the daily ones until it was absent for an hour.
+//! Has no clock and no thread.
 
 use crate::{Condition, Message, Phase};
 use std::time::{Duration, Instant, SystemTime};
@@ -79,8 +79,8 @@ impl Tracker {
         Self { repeat_after, standing: Vec::new(), ended: Vec::new(), renewed: Vec::new() }
     }
 
-    /// Takes all present causes. Returns the messages to send. `is_unknown`: nobody can tell whether the cause lasts, so it neither ends nor is
-    /// repeated.
+    /// Takes all present causes. Returns the messages to send. `is_unknown`: nobody can tell whether the cause lasts, so it
+    /// neither ends nor is repeated.
     pub fn update(&mut self, now: Instant, conditions: &[Condition], is_unknown: impl Fn(&Condition) -> bool) -> Vec<Message> {
         let mut messages = Vec::new();
         let renewed = std::mem::take(&mut self.renewed);
@@ -132,7 +132,8 @@ impl Tracker {
         messages
     }
 
-    /// Notes that a cause has begun anew, so that the next update reports it, unless it flaps. Sends no message of its end, as it is not over.
+    /// Notes that a cause has begun anew, so that the next update reports it, unless it flaps. Sends no message of its end, as it
+    /// is not over.
     pub fn renew(&mut self, now: Instant, cause: &Condition) {
         let Some(standing) = self.standing.iter_mut().find(|standing| standing.cause.is_same_cause(cause)) else { return };
         standing.absent_since = None;

@@ -39,7 +39,8 @@ pub enum Action {
     AskOwner {
         /// The read.
         request: Request,
-        /// The first is slow and is not asked. The others are unresponsive, and are asked only where data is lacking. Mostly it is empty.
+        /// The first is slow and is not asked. The others are unresponsive, and are asked only where data is lacking. Mostly it
+        /// is empty.
         slow: SmallVec<[MemberId; 2]>,
     },
     /// Append these records to the log of a member; an append without records only declares what is retired. Answer with

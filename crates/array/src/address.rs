@@ -10,8 +10,8 @@
 //! | [`StripSpace`] | of a strip: the same rows of every strip of a stripe | plans, log records, replay |
 //! | `SweepSpace` | a position of a sweep: a member's for a rebuild, of the sync space otherwise | windows, watermarks |
 //!
-//! On parity levels the sync space is the rows of the members, on mirrors the array's sectors. The functions at the end say which:
-//! no other way leads from one space to another.
+//! On parity levels the sync space is the rows of the members, on mirrors the array's sectors. The functions at the end say
+//! which: no other way leads from one space to another.
 
 use std::cmp::Ordering;
 use std::fmt;

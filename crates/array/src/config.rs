@@ -119,8 +119,8 @@ pub struct ArrayConfig {
     pub slots: Vec<SlotConfig>,
     /// Members without a slot.
     pub spares: Vec<MemberConfig>,
-    /// As far as this redundancy is consistent, except where the bitmap has bits. Up to 0 with a bitmap: resync the chunks that its
-    /// bits mark.
+    /// As far as this redundancy is consistent, except where the bitmap has bits. Up to 0 with a bitmap: resync the chunks that
+    /// its bits mark.
     pub synced: Synced<SyncSpace>,
     /// The array was not stopped, and members are missing. Log records cover everything that was not being written, with one
     /// exception: if the last log holders of a write were dropped without that becoming durable, and are back without their
@@ -134,8 +134,9 @@ pub struct ArrayConfig {
     pub replay: Vec<LogRecord>,
     /// Members in sync whose logs cannot be read: what records they held is not known (R80).
     pub lost_logs: Vec<MemberId>,
-    /// Refuse all writes. An array planned from its drives begins so, since several lanes bind it and its spans one after another. Once
-    /// all have, [`Engine::set_read_only`](crate::Engine::set_read_only) lifts it for an array that is served writable.
+    /// Refuse all writes. An array planned from its drives begins so, since several lanes bind it and its spans one after
+    /// another. Once all have, [`Engine::set_read_only`](crate::Engine::set_read_only) lifts it for an array that is served
+    /// writable.
     pub read_only: bool,
 }
 

@@ -26,7 +26,8 @@ use stria_block::{BlockDevice, Completion, ErrorKind, IoError, Limits, Nanos, Op
 const METADATA: Tag = 1 << 63;
 /// Marks the metadata writes that append to a log. All others belong to the metadata update that runs.
 const LOG_APPEND: Tag = 1 << 62;
-/// The bits of a metadata tag from here up are a count, which identifies late completions of dropped members. Those below are the member.
+/// The bits of a metadata tag from here up are a count, which identifies late completions of dropped members. Those below are the
+/// member.
 const COUNT_SHIFT: u32 = 16;
 const MEMBER_MASK: Tag = (1 << COUNT_SHIFT) - 1;
 
@@ -84,8 +85,8 @@ struct RunningUpdate {
     next: UpdateStep,
     /// Writes that have not ended.
     writes: usize,
-    /// If no member in sync took the update before: the writes to members that are not in sync. They follow once a member in sync has
-    /// taken this update (R58).
+    /// If no member in sync took the update before: the writes to members that are not in sync. They follow once a member in sync
+    /// has taken this update (R58).
     followers: Vec<MetadataWrite>,
     failures: IoFailures,
     /// Its end as the steps so far decide it.

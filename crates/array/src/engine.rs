@@ -307,8 +307,8 @@ impl Engine {
         of_level!(self.core, P => P::clear(&self.core, request, zeroing));
     }
 
-    /// Asks the member that holds the first run. A run counts as data, not as a hole, if its member is not readable, or if it may be
-    /// inconsistent: a client takes a hole for zeros without a read (R36).
+    /// Asks the member that holds the first run. A run counts as data, not as a hole, if its member is not readable, or if it may
+    /// be inconsistent: a client takes a hole for zeros without a read (R36).
     fn extents(&mut self, mut request: Request) {
         let core = &self.core;
         let start = ArraySector::new(request.start_sector);
@@ -392,8 +392,8 @@ impl Engine {
         self.core.members.borrow().are_all_in_sync(|member| failures.iter().any(|(failed, _)| *failed == member))
     }
 
-    /// R57: true if one of these members must stay, and so must not miss another superblock update. One whose file system is full may:
-    /// the next start asks before it takes that member, as its list of bad blocks had no space either.
+    /// R57: true if one of these members must stay, and so must not miss another superblock update. One whose file system is full
+    /// may: the next start asks before it takes that member, as its list of bad blocks had no space either.
     pub(crate) fn must_not_miss_another(&self, failures: &IoFailures) -> bool {
         let failed: Vec<MemberId> = failures.iter().filter(|(_, error)| !is_no_space(error)).map(|(member, _)| *member).collect();
         let members = self.core.members.borrow();

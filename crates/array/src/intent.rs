@@ -37,8 +37,8 @@ pub(crate) struct Intent {
     wanted: Vec<u64>,
     /// The number of updates that could not be written.
     refusals: u64,
-    /// Chunks whose bit an update that could not be written was to set, each with the number of the last such update, until the bit is
-    /// durable.
+    /// Chunks whose bit an update that could not be written was to set, each with the number of the last such update, until the
+    /// bit is durable.
     refused: BTreeMap<u64, u64>,
     /// Chunks whose bit is set, for the task that clears them: a superset, in no order.
     listed: Vec<u64>,
@@ -111,7 +111,8 @@ impl Intent {
         self.listed.extend(set);
     }
 
-    /// The update that set these bits could not be written: the writes that wait for it fail. Those that come meanwhile need them.
+    /// The update that set these bits could not be written: the writes that wait for it fail. Those that come meanwhile need
+    /// them.
     pub fn refused(&mut self, set: &[u64]) {
         self.refusals += 1;
         for &chunk in set.iter().filter(|&&chunk| self.chunks[chunk as usize].writers > 0) {
@@ -120,7 +121,8 @@ impl Intent {
         }
     }
 
-    /// True if a bit of `range` was to be set by an update that could not be written. The first `before` such updates do not count.
+    /// True if a bit of `range` was to be set by an update that could not be written. The first `before` such updates do not
+    /// count.
     pub fn was_refused(&self, range: &Range<SyncSector>, before: u64) -> bool {
         self.span(range).any(|chunk| self.refused.get(&(chunk as u64)).is_some_and(|&number| number > before))
     }

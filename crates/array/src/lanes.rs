@@ -7,8 +7,8 @@
 //! - which member fills which slot, from the coordinator to all ([`peers`](crate::peers));
 //! - the steps of a command, from the coordinator to all, and that they are taken ([`command`](crate::Command)).
 //!
-//! Reads need no message while their owner allows direct reads (`engine/lanes.rs`). One lane is the same engine with the whole array as
-//! its partition. The simulator runs several lanes in one thread, by the same messages. See docs/LANES.md.
+//! Reads need no message while their owner allows direct reads (`engine/lanes.rs`). One lane is the same engine with the whole
+//! array as its partition. The simulator runs several lanes in one thread, by the same messages. See docs/LANES.md.
 
 mod coordinator;
 mod events;

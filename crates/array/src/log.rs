@@ -15,7 +15,8 @@
 //! | retired | its write is durable in place; the next append to any member declares up to which number that is so (R21) |
 //!
 //! This is what the log knows; [`log_io`](crate::log_io) is what the engine does with it. [`behind`] tracks writes that were
-//! acknowledged early, [`overlay`] what [`replay`](crate::replay) has computed and not written. docs/WRITE_LOG.md has the argument.
+//! acknowledged early, [`overlay`] what [`replay`](crate::replay) has computed and not written. docs/WRITE_LOG.md has the
+//! argument.
 
 mod behind;
 mod overlay;
@@ -41,8 +42,8 @@ use stria_block::ranges::around;
 
 /// 512: members are flushed when so many writes wait only for a flush to be retired, so that logs do not fill up.
 const RETIRE_COUNT: usize = 512;
-/// 16384: members are flushed when so many stripes hold data that a power cut may take back: 3 MiB of memory, and 1 GiB of data at least
-/// where no write has a record.
+/// 16384: members are flushed when so many stripes hold data that a power cut may take back: 3 MiB of memory, and 1 GiB of data
+/// at least where no write has a record.
 const UNFLUSHED_COUNT: usize = 1 << 14;
 
 /// Numbers that begin in order and end in any order.
@@ -413,8 +414,8 @@ impl Log {
         }
     }
 
-    /// True if a flush must begin, since too many writes wait for nothing but a flush, or too many stripes are not durable. It counts as
-    /// begun.
+    /// True if a flush must begin, since too many writes wait for nothing but a flush, or too many stripes are not durable. It
+    /// counts as begun.
     pub fn begins_flush_when_full(&self) -> bool {
         let is_full = self.ended.borrow().len() >= RETIRE_COUNT || self.unflushed.borrow().len() >= UNFLUSHED_COUNT;
         is_full && !self.flushing.replace(true)
@@ -483,8 +484,8 @@ impl Log {
         covered.keys().copied().collect()
     }
 
-    /// The next append to a member's log: as many of the waiting records as it holds, and what it declares. `None`: nothing waits,
-    /// an append runs, or there is no space.
+    /// The next append to a member's log: as many of the waiting records as it holds, and what it declares. `None`: nothing
+    /// waits, an append runs, or there is no space.
     pub fn next_append(&self, member: MemberId) -> Option<(Vec<LogRecord>, AppendTerms)> {
         let config = self.config?;
         let retired_below = self.retired_below();

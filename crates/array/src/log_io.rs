@@ -52,8 +52,8 @@ impl Core {
                 return Err(lost("write", "another lane could not carry out what the last run left"));
             }
             if log.config.is_some_and(|config| config.newest_only) {
-                // R32: a partial parity log names no session. What a run left counts no more if superblocks were updated since, and
-                // an array that was never in sync says so before its first entry.
+                // R32: a partial parity log names no session. What a run left counts no more if superblocks were updated since,
+                // and an array that was never in sync says so before its first entry.
                 if let Err(error) = self.try_record("write", self.request_commit()).await {
                     log.enter(StartStage::Replayed, &self.ready);
                     return Err(error);
@@ -96,7 +96,8 @@ impl Core {
         }
     }
 
-    /// Logs records: when this returns they survive a process crash. The write may start after [`Log::durable`](crate::log::Log::durable).
+    /// Logs records: when this returns they survive a process crash. The write may start after
+    /// [`Log::durable`](crate::log::Log::durable).
     ///
     /// # Errors
     /// As [`Core::log_begin`].

@@ -155,8 +155,8 @@ pub(crate) async fn read_any(
     }
 }
 
-/// Another copy than that of the first of `slow` of each run of array sectors, if possible of none of these, with its offset. `None`: there is
-/// none; or copies may differ, where only the first counts (R14).
+/// Another copy than that of the first of `slow` of each run of array sectors, if possible of none of these, with its offset.
+/// `None`: there is none; or copies may differ, where only the first counts (R14).
 pub(crate) async fn read_without(
     core: &Core,
     slow: &[MemberId],

@@ -149,8 +149,8 @@ async fn change(core: &Core, range: &Range<ArraySector>, fua: bool, send_all: im
     }
 }
 
-/// The copies of a range as runs on members, with neighbours joined. Offset layouts give every second row before the first, so rows
-/// are sorted before they are joined.
+/// The copies of a range as runs on members, with neighbours joined. Offset layouts give every second row before the first, so
+/// rows are sorted before they are joined.
 fn member_ranges(core: &Core, range: &Range<ArraySector>) -> SmallVec<[(MemberId, Range<MemberSector>); 8]> {
     let mut all: SmallVec<[(MemberId, Range<MemberSector>); 8]> = SmallVec::new();
     for (_, sectors, copies) in runs(core, range.clone()) {

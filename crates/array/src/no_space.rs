@@ -1,8 +1,9 @@
-//! Members without space: a full file system under image files, a thin volume that cannot grow (R40, R46 to R49, R64 to R69, R85 to R87).
+//! Members without space: a full file system under image files, a thin volume that cannot grow (R40, R46 to R49, R64 to R69, R85
+//! to R87).
 //!
-//! A write that a member has no space for fails with [`ErrorKind::NoSpace`](stria_block::ErrorKind::NoSpace), and the member keeps its
-//! slot. Nothing is wrong with what it holds, and other members often lie on the same file system: dropping one after the other would
-//! end the array.
+//! A write that a member has no space for fails with [`ErrorKind::NoSpace`](stria_block::ErrorKind::NoSpace), and the member
+//! keeps its slot. Nothing is wrong with what it holds, and other members often lie on the same file system: dropping one after
+//! the other would end the array.
 //! Before another write to the rows, they are made consistent again:
 //!
 //! - On parity levels parity follows the data, whichever of the new data arrived. Parity that cannot be written either becomes
@@ -13,16 +14,16 @@
 //!   therefore no write is acknowledged early where its place may need space of a file system
 //!   ([`NoSpace::expect`](crate::space::NoSpace::expect)), which a trim may have given back
 //!   ([`NoSpace::unmap`](crate::space::NoSpace::unmap)).
-//! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails. Otherwise
-//!   parity would move on with a write whose data another member has no space for, and could recover neither.
+//! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails.
+//!   Otherwise parity would move on with a write whose data another member has no space for, and could recover neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
-//! - A member that is being rebuilt may leave at any time, and a start may begin its rebuild again. So what it holds counts for nothing:
-//!   these rows become bad blocks there, and are filled from what counts.
+//! - A member that is being rebuilt may leave at any time, and a start may begin its rebuild again. So what it holds counts for
+//!   nothing: these rows become bad blocks there, and are filled from what counts.
 //!
 //! These bad blocks are filled as soon as there is space ([`refill`](crate::refill)).
 //!
-//! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file system,
-//! a thin volume), that still costs it its slot: all members must have them (R15).
+//! Metadata have their space from the start: a host allocates it. If a member finds none for them all the same (a copying file
+//! system, a thin volume), that still costs it its slot: all members must have them (R15).
 
 use crate::address::{Sectors, sync_of_rows};
 use crate::core::{BadCause, Core, is_no_space, mark_half_written};
@@ -37,8 +38,8 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Data, IoError, Operation, bytes};
 
-/// R65: makes bad blocks of these rows on members that are being rebuilt. What they hold must not count instead of what members in sync
-/// hold. Returns their slots.
+/// R65: makes bad blocks of these rows on members that are being rebuilt. What they hold must not count instead of what members
+/// in sync hold. Returns their slots.
 async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Range<MemberSector>)>) -> SmallVec<[usize; 2]> {
     let mut slots = SmallVec::new();
     for (slot, rows) in rows {
@@ -92,8 +93,9 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
     result
 }
 
-/// R47: gives members that are being filled what a readable copy holds. They may have taken a write that it has not. `copies_before`:
-/// those that were readable before. R64: meanwhile a replacement may have taken its slot, so that it is a copy itself.
+/// R47: gives members that are being filled what a readable copy holds. They may have taken a write that it has not.
+/// `copies_before`: those that were readable before. R64: meanwhile a replacement may have taken its slot, so that it is a copy
+/// itself.
 async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(Copy, MemberId)]) -> Result<(), IoError> {
     let mut result = Ok(());
     for (_, sectors, copies) in alike_runs(core, range) {
@@ -118,8 +120,8 @@ async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(
     result
 }
 
-/// Makes parity of the rows of a part of a stripe match the data, under the rows' lock, after members had no space for their parts
-/// of a write. `failed`: their requests; where parity cannot follow, their rows become bad blocks.
+/// Makes parity of the rows of a part of a stripe match the data, under the rows' lock, after members had no space for their
+/// parts of a write. `failed`: their requests; where parity cannot follow, their rows become bad blocks.
 pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<(), IoError> {
     if core.has(Flaw::LackOfSpaceIgnored) {
         return Ok(());
@@ -193,9 +195,10 @@ fn filled_of(core: &Core, slot: u16) -> impl Iterator<Item = MemberId> + use<> {
     core.members.borrow().each_target(usize::from(slot)).skip(1)
 }
 
-/// The same where a data strip is missing, which exists in parity alone. Parity may change only by what members hold instead of the
-/// new data. If the only parity is what had no space, a strip that was written alone becomes what it was; of several strips one may be
-/// the missing one, and the old bytes of the two cannot be told apart. `false`: parity says too little, and nothing was written.
+/// The same where a data strip is missing, which exists in parity alone. Parity may change only by what members hold instead of
+/// the new data. If the only parity is what had no space, a strip that was written alone becomes what it was; of several strips
+/// one may be the missing one, and the old bytes of the two cannot be told apart. `false`: parity says too little, and nothing
+/// was written.
 async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<bool, IoError> {
     let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
     let holder = |unit: Unit| {
@@ -251,9 +254,9 @@ async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, fai
     result.map(|()| true)
 }
 
-/// Leaves the missing strip as it is, after P had no space for all of its new bytes, and maybe the one strip that was written had none
-/// for all of its own. Where one of the two has new bytes and the other has not, the first gets its old ones back: it had space for
-/// them. `written`: that strip, unless it is the missing one itself, with its new bytes if it did not take all of them.
+/// Leaves the missing strip as it is, after P had no space for all of its new bytes, and maybe the one strip that was written had
+/// none for all of its own. Where one of the two has new bytes and the other has not, the first gets its old ones back: it had
+/// space for them. `written`: that strip, unless it is the missing one itself, with its new bytes if it did not take all of them.
 async fn take_back(
     core: &Core,
     stripe: u64,
@@ -313,9 +316,9 @@ pub(crate) async fn write_back(core: &Core, member: MemberId, rows: &Range<Membe
     }
 }
 
-/// Brings data of a stripe that is in parity alone to its place, before the next write to these rows. Otherwise parity would move on
-/// with that write; if a second member then had no space for its part, neither could be recovered. What the member can read beside its
-/// bad blocks stays (R34).
+/// Brings data of a stripe that is in parity alone to its place, before the next write to these rows. Otherwise parity would move
+/// on with that write; if a second member then had no space for its part, neither could be recovered. What the member can read
+/// beside its bad blocks stays (R34).
 ///
 /// # Errors
 /// There is still no space for it.
@@ -373,7 +376,8 @@ async fn write_if_other(core: &Core, member: MemberId, rows: &Range<MemberSector
     for (run, is_other) in runs {
         match is_other {
             true => other.push(run),
-            // The member holds these bytes, so the rows are good as after a write. They may be bad blocks since nothing it held counted (R65).
+            // The member holds these bytes, so the rows are good as after a write. They may be bad blocks since nothing it held
+            // counted (R65).
             false => core.mark_good(member, &run),
         }
     }

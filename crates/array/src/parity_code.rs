@@ -159,7 +159,8 @@ impl Change<'_> {
         parity
     }
 
-    /// Lets each written strip change the parities, piece by piece. `apply` gets its address, the range of bytes, and the new bytes.
+    /// Lets each written strip change the parities, piece by piece. `apply` gets its address, the range of bytes, and the new
+    /// bytes.
     fn each_written(
         &self,
         parity: &mut Parities,

@@ -215,7 +215,8 @@ pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) 
     part.deliver(&core, read.ok());
 }
 
-/// Corrects a strip that a write found unreadable, where it still is: page by page, as beside an unreadable sector others are good.
+/// Corrects a strip that a write found unreadable, where it still is: page by page, as beside an unreadable sector others are
+/// good.
 pub(crate) async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<MemberSector>) {
     let _guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
     // R84: a resync that is due corrects them by itself. Until then parity may say other bytes than the strip held.

@@ -10,12 +10,12 @@
 //! | send | [data and parity](send), in any order |
 //! | finish | [members that failed](finish) are dropped, and the records retired |
 //!
-//! Two modules take these steps. [`straight`] runs a write to completion that lies within one strip of an optimal, consistent stripe
-//! and waits for nothing but members and the log. Most small writes are of this kind. Every other write is a [`task`], which may
-//! wait for anything. `write_path_tests` compares what the two ask of members.
+//! Two modules take these steps. [`straight`] runs a write to completion that lies within one strip of an optimal, consistent
+//! stripe and waits for nothing but members and the log. Most small writes are of this kind. Every other write is a [`task`],
+//! which may wait for anything. `write_path_tests` compares what the two ask of members.
 //!
-//! Until the last write to a member has ended, parity of these rows may be inconsistent. A resync finds them by the bits, and a replay
-//! by the records if members are lost as well. docs/CRASH_SAFETY.md has every step.
+//! Until the last write to a member has ended, parity of these rows may be inconsistent. A resync finds them by the bits, and a
+//! replay by the records if members are lost as well. docs/CRASH_SAFETY.md has every step.
 
 mod straight;
 mod task;
@@ -179,16 +179,16 @@ fn send(
     }
 }
 
-/// Gives up a write that was acknowledged early and not sent: its log is lost with a member that the array cannot do without. Parity
-/// would not fit what it covers, and with nothing to mend it a missing strip would be lost beside the write (R54).
+/// Gives up a write that was acknowledged early and not sent: its log is lost with a member that the array cannot do without.
+/// Parity would not fit what it covers, and with nothing to mend it a missing strip would be lost beside the write (R54).
 fn give_up_behind(core: &Core, stripe: u64, parts: &[Rectangle], behind: BehindWrite, logged: Logged, error: &IoError) {
     core.no_space.fail_flushes(error);
     core.log.behind.end(&core.ready, behind, places(core, stripe, parts));
     core.log_forget(logged);
 }
 
-/// Ends a write on its members. Members that failed it are dropped (R6, R7). Where one cannot be, its rows become consistent again
-/// or bad blocks (R72, R85). `behind`: it was acknowledged early, so the next flush reports its error.
+/// Ends a write on its members. Members that failed it are dropped (R6, R7). Where one cannot be, its rows become consistent
+/// again or bad blocks (R72, R85). `behind`: it was acknowledged early, so the next flush reports its error.
 async fn finish(
     core: &Core,
     stripe: u64,

@@ -23,21 +23,24 @@
 //! | `docs` | COMMANDS, ON_DISK, GLOSSARY, PLAN, LAB, SIM; the README; `packaging`'s deb and man | no |
 //!
 //! `crates/parity` computes P, Q and R, and plans, log records and replay take any count up to
-//! [`PARITY_COUNT_MAX`](stria_parity::PARITY_COUNT_MAX). md has no level of three parities: superblocks would hold a number of Stria's
-//! own, and Linux would refuse the array.
+//! [`PARITY_COUNT_MAX`](stria_parity::PARITY_COUNT_MAX). md has no level of three parities: superblocks would hold a number of
+//! Stria's own, and Linux would refuse the array.
 //!
-//! A fourth parity S owes more, in `crates/parity`: that constant, `DATA_COUNT_MAX`, coefficients in `code.rs`, a matrix of four in
-//! `recover.rs`, every file of `kernel/`, and `reference.rs`. The coefficients cannot be 8^i: P, Q and S together would not recover three
-//! strips with 2^i + 2^j + 2^k = 0. A log record has a number for S, but `format/md/raw.rs` and the simulator's `trace.rs` have no name.
+//! A fourth parity S owes more, in `crates/parity`: that constant, `DATA_COUNT_MAX`, coefficients in `code.rs`, a matrix of four
+//! in `recover.rs`, every file of `kernel/`, and `reference.rs`. The coefficients cannot be 8^i: P, Q and S together would not
+//! recover three strips with 2^i + 2^j + 2^k = 0. A log record has a number for S, but `format/md/raw.rs` and the simulator's
+//! `trace.rs` have no name.
 //!
 //! A new family also needs a name in [`Family`](crate::Family), an implementation of these duties, and a line in
 //! [`of_level`](crate::of_level). Whatever else in this crate depends on family or level is a `match` that names them all, so the
-//! compiler asks for the new one: losses in `member.rs`, limits, lanes' partitions, footprints, hedged reads, sweeps. `tests/modules.rs`
-//! keeps it so. Other crates ask for `is_redundant` and `parity_count`, and a few compare with RAID 0 or 1: search them for `Level::`.
+//! compiler asks for the new one: losses in `member.rs`, limits, lanes' partitions, footprints, hedged reads, sweeps.
+//! `tests/modules.rs` keeps it so. Other crates ask for `is_redundant` and `parity_count`, and a few compare with RAID 0 or 1:
+//! search them for `Level::`.
 //!
-//! A declustered layout is such a family, as [`parity`](crate::parity) takes stripe *s* to be strip *s* of every member: rows, locks, bits
-//! and watermarks are the same numbers for all of them (`rows_of_strip`, `sync_of_rows`). It needs a sync space of its own in `address.rs`
-//! and `partition.rs`, and space for spares within the members, which [`members`](crate::member) do not know: a slot is filled by a member.
+//! A declustered layout is such a family, as [`parity`](crate::parity) takes stripe *s* to be strip *s* of every member: rows,
+//! locks, bits and watermarks are the same numbers for all of them (`rows_of_strip`, `sync_of_rows`). It needs a sync space of
+//! its own in `address.rs` and `partition.rs`, and space for spares within the members, which [`members`](crate::member) do not
+//! know: a slot is filled by a member.
 //!
 //! | duty | what a level does |
 //! | --- | --- |
@@ -121,8 +124,8 @@ pub(crate) trait Personality {
     /// Zeroes, and unmaps where it may.
     fn clear(core: &Rc<Core>, request: Request, zeroing: Zeroing);
 
-    /// The slot and sector of a member that knows whether the first of these sectors are a hole, for how many it does, and where they lie
-    /// in the sync space.
+    /// The slot and sector of a member that knows whether the first of these sectors are a hole, for how many it does, and where
+    /// they lie in the sync space.
     fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64, Range<SyncSector>);
 
     /// The data of a place according to members other than `member`, piece by piece, each with its offset. `None`: they lack it.
@@ -131,8 +134,8 @@ pub(crate) trait Personality {
     /// The data of `rows` of a slot according to the others. The rows lie at `sync` in the sync space. The caller has their lock.
     async fn recover_rows(core: &Core, slot: usize, rows: &Range<MemberSector>, sync: &Range<SyncSector>) -> Option<Buffer>;
 
-    /// What this lane owns of `rows` of a slot, in pieces for [`recover_rows`](Personality::recover_rows), with their places in the sync
-    /// space.
+    /// What this lane owns of `rows` of a slot, in pieces for [`recover_rows`](Personality::recover_rows), with their places in
+    /// the sync space.
     fn recoverable(core: &Core, slot: usize, rows: &Range<MemberSector>) -> Vec<(Range<MemberSector>, Range<SyncSector>)>;
 
     /// The first piece of array sectors that [`resync`](Personality::resync) takes at once: where it lies in the sync space, and

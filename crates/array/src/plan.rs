@@ -103,8 +103,8 @@ pub(crate) fn indices(presences: &[Presence], wanted: impl Fn(usize, Presence) -
     few((0..presences.len()).filter(|&index| wanted(index, presences[index])))
 }
 
-/// Plans the write of data strips `written`. With `parity_is_consistent` false, parity may be inconsistent, so it must not be updated
-/// by its change if all data that it covers can be read or recovered (R38).
+/// Plans the write of data strips `written`. With `parity_is_consistent` false, parity may be inconsistent, so it must not be
+/// updated by its change if all data that it covers can be read or recovered (R38).
 ///
 /// # Errors
 /// [`Unrecoverable`] when old data that parity must cover can neither be read nor recovered.

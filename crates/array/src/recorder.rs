@@ -94,7 +94,8 @@ pub enum UpdateEnd {
     Durable,
     /// The format has no space for the list of bad blocks.
     NoSpace,
-    /// A member that the array cannot do without could not be written, or it had missed the last superblock update and missed it again.
+    /// A member that the array cannot do without could not be written, or it had missed the last superblock update and missed it
+    /// again.
     Unwritten,
     /// It was not made, since other lanes have changed the state: it must be requested again.
     Overtaken,
@@ -132,8 +133,8 @@ pub trait Recorder: Clone {
         Err(Refusal("this format takes no new members".into()))
     }
 
-    /// The writes that must be durable before the next superblock update: members that missed the last one, because a crash tore it or their
-    /// write failed, get it now (R56, R57). Called until there are none.
+    /// The writes that must be durable before the next superblock update: members that missed the last one, because a crash tore
+    /// it or their write failed, get it now (R56, R57). Called until there are none.
     fn rewrite_last_update(&mut self) -> Vec<MetadataWrite> {
         Vec::new()
     }

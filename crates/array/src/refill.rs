@@ -1,5 +1,5 @@
-//! Fills the bad blocks of members that [had no space](crate::no_space), as soon as there is some (R48). Those that a start finds, or
-//! that a member has when it comes in sync, are tried once, whatever their cause.
+//! Fills the bad blocks of members that [had no space](crate::no_space), as soon as there is some (R48). Those that a start
+//! finds, or that a member has when it comes in sync, are tried once, whatever their cause.
 
 use crate::core::Core;
 use crate::lock::Mode;

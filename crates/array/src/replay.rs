@@ -1,10 +1,10 @@
 //! Replay: computes what the log records of the last run demand, and writes it before anything relies on parity.
 //!
 //! For each row one record counts: the newest that every in-sync parity member has. A record that one of them lacks was not
-//! durable, so its write had not begun (R29). A log that cannot be read says nothing (R80): parity on its member is computed from the
-//! other strips, where another parity has a record. First everything is computed into an overlay, which corrects what is read from
-//! members: new data where records hold it, and the parity that follows. Nothing is written so far, so a read-only array can be
-//! read. Once it may be written to, the overlay goes to the members, always the same bytes (R81): replay may be interrupted
+//! durable, so its write had not begun (R29). A log that cannot be read says nothing (R80): parity on its member is computed from
+//! the other strips, where another parity has a record. First everything is computed into an overlay, which corrects what is read
+//! from members: new data where records hold it, and the parity that follows. Nothing is written so far, so a read-only array can
+//! be read. Once it may be written to, the overlay goes to the members, always the same bytes (R81): replay may be interrupted
 //! and repeated any number of times, also with a member less.
 
 mod over;
@@ -60,8 +60,8 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lost_logs: V
     }
     // R30: a member that is missing, or was dropped since the records were read, must not come back after another crash as in
     // sync. Its cache may forget the records, and then its log would say that the writes replayed now had never begun. So its
-    // drop becomes durable first, if other members hold the records. Where none does, all data is there, and a resync makes parity
-    // follow it; those rows do not wait, as the update waits for them.
+    // drop becomes durable first, if other members hold the records. Where none does, all data is there, and a resync makes
+    // parity follow it; those rows do not wait, as the update waits for them.
     if unsynced {
         core.raise_ack_barrier();
     }
@@ -139,7 +139,8 @@ fn give_up(core: &Core, error: &IoError) {
 struct Piece<'a> {
     stripe: u64,
     rows: Range<StripSector>,
-    /// The records that count: one for each of `parities`, all of one write, the newest that each has a record of. Empty: there is none.
+    /// The records that count: one for each of `parities`, all of one write, the newest that each has a record of. Empty: there
+    /// is none.
     newest: Newest<'a>,
     /// The parities whose members were in sync at the start, and have a log or at least this record.
     parities: Strips,
@@ -276,8 +277,8 @@ async fn compute_rows(core: &Core, piece: &Piece<'_>, rows: Range<StripSector>) 
     }
 }
 
-/// Computes parity that has no record because its member's log is lost, into the overlay: from what the other strips of the stripe
-/// hold now. Otherwise a strip that is lost later could be recovered from parity as the crash has left it.
+/// Computes parity that has no record because its member's log is lost, into the overlay: from what the other strips of the
+/// stripe hold now. Otherwise a strip that is lost later could be recovered from parity as the crash has left it.
 async fn compute_parity_without_log(core: &Core, piece: &Piece<'_>) {
     if piece.newest.is_empty() || piece.without_log.is_empty() {
         return;

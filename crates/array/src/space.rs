@@ -108,8 +108,8 @@ impl NoSpace {
         !self.is_expected.get() && !self.is_careful(now)
     }
 
-    /// The error that a flush must report if it began when this many had been reported (R87). It must also if another flush has reported
-    /// the error meanwhile, which was the answer to another client.
+    /// The error that a flush must report if it began when this many had been reported (R87). It must also if another flush has
+    /// reported the error meanwhile, which was the answer to another client.
     pub fn report_lost(&self, reported_count: u64) -> Result<(), IoError> {
         if self.lost_count.get() <= reported_count {
             return Ok(());

@@ -117,7 +117,8 @@ pub struct ArrayStatus {
     pub superblock_refused: Option<String>,
     /// Nothing is in flight, nothing awaits replay, and the superblocks say clean.
     pub clean: bool,
-    /// As far as this no resync is due, also none of suspect parity ([`ArrayConfig::suspects_parity`](crate::ArrayConfig::suspects_parity)).
+    /// As far as this no resync is due, also none of suspect parity
+    /// ([`ArrayConfig::suspects_parity`](crate::ArrayConfig::suspects_parity)).
     pub synced: Synced<SyncSpace>,
     /// In order of their handles.
     pub members: Vec<MemberStatus>,
@@ -274,8 +275,8 @@ pub enum Event {
         /// Its own words.
         reason: String,
     },
-    /// Superblocks cannot be written: no member in sync takes them, or this one, which must stay, missed one already. Writes and flushes fail
-    /// until they can.
+    /// Superblocks cannot be written: no member in sync takes them, or this one, which must stay, missed one already. Writes and
+    /// flushes fail until they can.
     SuperblockRefused {
         /// The member.
         member: MemberId,

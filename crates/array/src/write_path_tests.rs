@@ -1,7 +1,7 @@
 //! Whether a write is straight or a task, members and logs are asked for the same, in the same order, with the same
-//! bytes; and clients get the same answers. Two engines get the same writes, one after another: one chooses the write path itself, the
-//! other always takes a task. Of writes under way together, which tasks coalesce, members hold the same in the end, also where a member
-//! is missing, rebuilding or being replaced, or a resync is due.
+//! bytes; and clients get the same answers. Two engines get the same writes, one after another: one chooses the write path
+//! itself, the other always takes a task. Of writes under way together, which tasks coalesce, members hold the same in the end,
+//! also where a member is missing, rebuilding or being replaced, or a resync is due.
 
 use crate::core::Fate;
 use crate::{

@@ -1,5 +1,5 @@
-//! Goal: once a hanging member has been failed or replaced, nothing waits for it: reads, writes, flushes, sweeps and the stop end without it,
-//! and its late answers harm nothing.
+//! Goal: once a hanging member has been failed or replaced, nothing waits for it: reads, writes, flushes, sweeps and the stop end
+//! without it, and its late answers harm nothing.
 //! Method: one member of each level leaves everything unanswered from some moment on, with requests of all kinds under way; a
 //! plain array of bytes says what reads must give.
 
@@ -227,8 +227,8 @@ fn requests_end_once_the_member_that_hangs_is_failed() {
     });
 }
 
-/// R42. The drop of the first waited on other lanes for requests to the second, and they heard of the second drop with the next update
-/// only, which waited for the first.
+/// R42. The drop of the first waited on other lanes for requests to the second, and they heard of the second drop with the next
+/// update only, which waited for the first.
 #[test]
 fn requests_end_once_two_members_that_hang_are_failed() {
     let mut waited = 0;
@@ -285,8 +285,8 @@ fn sweep_goes_on_or_ends_when_the_member_that_hangs_is_failed() {
     });
 }
 
-/// R16. The requests that a member had not answered when a replacement took its slot waited for ever, with their locks, and `fail`
-/// refused the member as failed already.
+/// R16. The requests that a member had not answered when a replacement took its slot waited for ever, with their locks, and
+/// `fail` refused the member as failed already.
 #[test]
 fn requests_end_once_a_replacement_has_the_slot_of_the_member_that_hangs() {
     let mut waited = 0;

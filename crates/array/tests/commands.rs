@@ -208,8 +208,8 @@ fn a_raid_0_stops_on_every_lane() {
     }
 }
 
-/// The coordinator may lose a member and its replacement just before it admits another one to their slot. The other lanes learn of both
-/// losses after they have admitted it.
+/// The coordinator may lose a member and its replacement just before it admits another one to their slot. The other lanes learn
+/// of both losses after they have admitted it.
 #[test]
 fn a_drive_returns_to_a_slot_that_has_just_lost_its_member_and_the_replacement() {
     let (mut returned, mut refused) = (0, 0);

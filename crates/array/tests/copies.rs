@@ -123,8 +123,8 @@ fn what_is_read_of_copies_that_are_being_made_alike_stays() {
     }
 }
 
-/// Offset layouts have every second row of a member before the first: each was a request of its own, and was searched for among all
-/// before it.
+/// Offset layouts have every second row of a member before the first: each was a request of its own, and was searched for among
+/// all before it.
 #[test]
 fn a_large_trim_of_copies_is_few_requests() {
     let copies = [(2, 1, false), (1, 2, false), (1, 2, true), (1, 3, true), (2, 2, true)];

@@ -139,7 +139,8 @@ fn clients_are_served_while_a_raid_10_looks_for_what_is_marked() {
     assert!(served >= (1 << 27) / 256 / 512 / 4, "{served} reads were served");
 }
 
-/// Which rows a power cut could still take back is remembered until a flush (R20). A client that sends none must not fill the memory.
+/// Which rows a power cut could still take back is remembered until a flush (R20). A client that sends none must not fill the
+/// memory.
 #[test]
 fn the_memory_of_a_log_does_not_grow_with_full_stripes_that_nobody_flushes() {
     let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 8, &[1 << 24; 4]).expect("it can be");

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use stria_walls::{Order, word};
 
-/// From the ground up: what is pure, and what everything is made of; state that owns itself; what tasks share; what levels owe, and
-/// do; what is the same for all levels.
+/// From the ground up: what is pure, and what everything is made of; state that owns itself; what tasks share; what levels owe,
+/// and do; what is the same for all levels.
 const ORDER: &str = "
     address level geometry partition lists segments task lock steer plan log_record config status recorder command action
     buffers clock stripes activity

@@ -417,8 +417,8 @@ fn a_large_write_without_space_leaves_old_or_new_bytes_or_errors() {
     eprintln!("{refused} writes had no space; {unreadable} sectors were unreadable");
 }
 
-/// R47. What is being filled takes new data that the member in sync has no space for. Once it has the slot, it gives what that one gave:
-/// P was corrected on the one and not on the other, and a missing strip was recovered by both.
+/// R47. What is being filled takes new data that the member in sync has no space for. Once it has the slot, it gives what that
+/// one gave: P was corrected on the one and not on the other, and a missing strip was recovered by both.
 #[test]
 fn a_replacement_holds_what_its_source_holds_after_writes_without_space() {
     let mut refused = 0;
@@ -455,7 +455,8 @@ fn a_replacement_holds_what_its_source_holds_after_writes_without_space() {
     assert!(refused > 1000, "only {refused} writes had no space");
 }
 
-/// R46. P has no space for a write to the strip that is being rebuilt. Each sector is old or new: the rows were given up as bad blocks.
+/// R46. P has no space for a write to the strip that is being rebuilt. Each sector is old or new: the rows were given up as bad
+/// blocks.
 #[test]
 fn a_strip_under_rebuild_stays_readable_when_parity_has_no_space() {
     let mut refused = 0;
@@ -479,8 +480,8 @@ fn a_strip_under_rebuild_stays_readable_when_parity_has_no_space() {
     assert!(refused > 300, "only {refused} writes had no space");
 }
 
-/// R65. What a member under rebuild holds counted like that of one in sync: what it alone had taken was lost with it. And a member that
-/// was dropped in the same write kept parity from being left as it was.
+/// R65. What a member under rebuild holds counted like that of one in sync: what it alone had taken was lost with it. And a
+/// member that was dropped in the same write kept parity from being left as it was.
 #[test]
 fn a_member_under_rebuild_may_leave_after_writes_without_space() {
     let mut refused = 0;
@@ -512,7 +513,8 @@ fn a_member_under_rebuild_may_leave_after_writes_without_space() {
     assert!(refused > 300, "only {refused} writes had no space");
 }
 
-/// R65. It held what the copy that counts holds, so nothing was written, and its rows stayed bad blocks until it had been in sync for 2 s.
+/// R65. It held what the copy that counts holds, so nothing was written, and its rows stayed bad blocks until it had been in sync
+/// for 2 s.
 #[test]
 fn what_a_member_under_rebuild_holds_of_a_write_without_space_is_no_bad_block() {
     let mut refused = 0;
@@ -569,7 +571,8 @@ fn a_member_that_comes_in_sync_brings_no_bad_blocks() {
     }
 }
 
-/// R68. It was given up for good, a minute after the last write without space, and the array stayed degraded when there was space again.
+/// R68. It was given up for good, a minute after the last write without space, and the array stayed degraded when there was space
+/// again.
 #[test]
 fn a_rebuild_is_tried_again_as_long_as_rows_lack_space() {
     let mut world = World::with(Level::Raid5, 3, 1, |config| {
@@ -614,7 +617,8 @@ fn zeroing_without_space_leaves_old_bytes_or_zeros() {
     }
 }
 
-/// R68. Lists of bad blocks waited for a member that hung. A minute later the next rows of the same write counted as lost, and stayed bad.
+/// R68. Lists of bad blocks waited for a member that hung. A minute later the next rows of the same write counted as lost, and
+/// stayed bad.
 #[test]
 fn rows_without_space_are_filled_whatever_time_their_lists_take() {
     let mut refused = 0;
@@ -686,8 +690,8 @@ fn the_status_tells_which_members_the_array_cannot_do_without() {
     }
 }
 
-/// R49. Members that had all their space were trimmed, other software took the space, and a write there was acknowledged by its log record: its
-/// bytes had no place, and only the next flush said so.
+/// R49. Members that had all their space were trimmed, other software took the space, and a write there was acknowledged by its
+/// log record: its bytes had no place, and only the next flush said so.
 #[test]
 fn a_write_to_what_a_trim_unmapped_fails_itself_if_there_is_no_space() {
     for (are_files, unmap) in [(true, true), (true, false), (false, true)] {

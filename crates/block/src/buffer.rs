@@ -227,8 +227,8 @@ impl Pool {
     /// 64 MiB: the most that one thread stores. Memory beyond that returns to the system.
     const KEPT_BYTES_MAX: usize = 64 << 20;
 
-    /// A page: what an allocation takes besides its bytes. Its header lies before the alignment, on a page that holds nothing else.
-    /// Not counted, buffers of 4 KiB would take twice what they count for.
+    /// A page: what an allocation takes besides its bytes. Its header lies before the alignment, on a page that holds nothing
+    /// else. Not counted, buffers of 4 KiB would take twice what they count for.
     const BESIDES_BYTES: usize = BLOCK_ALIGN;
 
     /// The least `n` for which `BLOCK_ALIGN << n` is at least `len`: the digits of the last byte's block number.

@@ -1,8 +1,9 @@
 //! The one interface of every block device in Stria, and what passes through it.
 //!
-//! Members below, the array above, and a faulty drive, a tracing device or another array in between all implement [`BlockDevice`], so
-//! arrays nest and tests replace drives by memory. This crate owns the requests, the buffers they carry, the errors they end
-//! with, and the simplest device, [`RamDevice`]. It knows nothing of arrays, files, threads or clocks: time is an argument.
+//! Members below, the array above, and a faulty drive, a tracing device or another array in between all implement
+//! [`BlockDevice`], so arrays nest and tests replace drives by memory. This crate owns the requests, the buffers they carry, the
+//! errors they end with, and the simplest device, [`RamDevice`]. It knows nothing of arrays, files, threads or clocks: time is an
+//! argument.
 //!
 //! One unit everywhere: positions and lengths are in **sectors of 512 bytes** ([`SECTOR_BYTES`]),
 //! whatever the logical block of the drive; names end in `_sector` (a position) or `_sectors` (a count).

@@ -97,8 +97,8 @@ pub trait RemoteDevice: Send + Sync {
         Err(client)
     }
 
-    /// True if the device's thread has broken off on an internal error. Requests that it had then end with an error, which says nothing about
-    /// them: they may be done or not.
+    /// True if the device's thread has broken off on an internal error. Requests that it had then end with an error, which says
+    /// nothing about them: they may be done or not.
     fn broke_off(&self) -> bool {
         false
     }

@@ -28,8 +28,8 @@ pub fn merged<T: Ord + Copy>(ranges: impl IntoIterator<Item = Range<T>>) -> Vec<
     ranges
 }
 
-/// What of some ranges is in none of the taken ones, in the order of the former. Of a range that is cut, the parts that are left are
-/// ranges of their own.
+/// What of some ranges is in none of the taken ones, in the order of the former. Of a range that is cut, the parts that are left
+/// are ranges of their own.
 pub fn without<T: Ord + Copy>(ranges: &[Range<T>], taken: &[Range<T>]) -> Vec<Range<T>> {
     let mut rest: Vec<_> = ranges.iter().filter(|range| !range.is_empty()).cloned().collect();
     for cut in taken {

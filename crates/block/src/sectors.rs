@@ -2,8 +2,8 @@
 //!
 //! A request for whole blocks passes through. Any other read also reads the rest of its blocks. Any other write reads the blocks
 //! that it covers in part, puts its bytes in, and writes all of them at once. Meanwhile no other write to these blocks is at the
-//! device, so that none is lost: it waits in a queue, which is served in order. Reads do not wait: the rest of a block is the same
-//! before and after such a write.
+//! device, so that none is lost: it waits in a queue, which is served in order. Reads do not wait: the rest of a block is the
+//! same before and after such a write.
 //!
 //! A crash during such a write is a crash during a write of the whole block. The device leaves old or new data in each sector,
 //! and in the sectors beside the client's the two are equal.

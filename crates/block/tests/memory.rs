@@ -1,5 +1,6 @@
 //! Goal: a pool counts at least the memory that its buffers take, whatever their size. Bounds on what clients may use rest on it.
-//! Method: many buffers of one size; the process's resident memory is compared with the count. One test, because it measures the process.
+//! Method: many buffers of one size; the process's resident memory is compared with the count. One test, because it measures the
+//! process.
 
 use stria_block::{Buffer, Pool};
 

@@ -1,5 +1,5 @@
-//! The only source of random numbers for the simulator, the models, the load generator and tests: SplitMix64 (G. Steele, D. Lea, C. Flood, 2014).
-//! Nothing that serves drives uses it.
+//! The only source of random numbers for the simulator, the models, the load generator and tests: SplitMix64 (G. Steele, D. Lea,
+//! C. Flood, 2014). Nothing that serves drives uses it.
 //!
 //! A library would promise the same numbers for one version at a time. A seed that is kept in a test must replay the same run
 //! for as long as the test stands.

@@ -75,7 +75,8 @@ pub enum Way {
     Usual,
     /// Through the block layer; completions are polled for.
     Polled,
-    /// As NVMe commands past the block layer. Flushes too, unless completions are polled for. Zeroing and discards go through the block device.
+    /// As NVMe commands past the block layer. Flushes too, unless completions are polled for. Zeroing and discards go through the
+    /// block device.
     Passthrough {
         /// Completions are polled for.
         polled: bool,

@@ -4,13 +4,14 @@
 //! and hands everything queued for the drives to the kernel. The same system call sleeps if nothing else is due. The lane knows
 //! nothing about its device.
 //!
-//! Clients are other threads, which send messages, or [`LaneClient`]s, which live on the lane and take part in its turns: the ring
-//! watches their sockets. An on-lane client costs no message between threads, and shares the lane's processor.
+//! Clients are other threads, which send messages, or [`LaneClient`]s, which live on the lane and take part in its turns: the
+//! ring watches their sockets. An on-lane client costs no message between threads, and shares the lane's processor.
 //!
 //! Invariant: every request taken from the mailbox is answered exactly once. The [`RequestTable`] remembers the client and its
 //! tag, and gives the request the number of a slot as its tag. When the thread ends, normally or by a panic, the table answers
-//! all open requests, and `stopped` is set. From then on a thread that sends a message empties the mailbox itself. On-lane clients
-//! of a lane that broke off are dropped without answers, so that their requests are left to the next server, as after a crash.
+//! all open requests, and `stopped` is set. From then on a thread that sends a message empties the mailbox itself. On-lane
+//! clients of a lane that broke off are dropped without answers, so that their requests are left to the next server, as after a
+//! crash.
 //!
 //! Several lanes may serve one device: a [`LaneRouter`] represents them to clients, and a [`PanicGroup`] ends them together.
 
@@ -125,8 +126,8 @@ impl Lane {
         Self { cpus, ..self }
     }
 
-    /// The time that the lane may poll for the next event before it sleeps, if recent events came that quickly. Zero: it sleeps at
-    /// once. [`Duration::MAX`]: it never sleeps.
+    /// The time that the lane may poll for the next event before it sleeps, if recent events came that quickly. Zero: it sleeps
+    /// at once. [`Duration::MAX`]: it never sleeps.
     pub fn spin_max(self, spin_max: Duration) -> Self {
         Self { spin_max, ..self }
     }

@@ -1,7 +1,7 @@
 //! One user at a time: `O_EXCL` for block devices, `flock` for files. Finds the process that has a drive open.
 //!
-//! A block device has a shared `flock` besides, by which its user is found. An exclusive one would stop udev: it postpones its work for a
-//! device that is locked so by three minutes, and `udevadm settle` waits for it.
+//! A block device has a shared `flock` besides, by which its user is found. An exclusive one would stop udev: it postpones its
+//! work for a device that is locked so by three minutes, and `udevadm settle` waits for it.
 
 use crate::info::Sysfs;
 use crate::within::{METADATA, NotInTime, metadata_of_each_within, within_at};
@@ -13,12 +13,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// A block device may be busy for moments without a lasting user: a partitioner locks it, or the kernel closes a file of io_uring a little
-/// after its last completion.
+/// A block device may be busy for moments without a lasting user: a partitioner locks it, or the kernel closes a file of io_uring
+/// a little after its last completion.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The kernel closes the files of a killed process's ring later, and much later on a busy machine. With the patience before, this is less than
-/// `stria_host` gives a drive to be opened: the drive is then in use, which the daemon takes for a reason to try again, and not silent.
+/// The kernel closes the files of a killed process's ring later, and much later on a busy machine. With the patience before, this
+/// is less than `stria_host` gives a drive to be opened: the drive is then in use, which the daemon takes for a reason to try
+/// again, and not silent.
 pub const PATIENCE_WITH_THE_DEAD: Duration = Duration::from_secs(12);
 
 /// 4 s: the time that an unknown user of a drive has to let go of it. It may be a killed process that is about to end.
@@ -54,7 +55,8 @@ pub(crate) fn outlast<T>(path: &Path, mut attempt: impl FnMut() -> Option<T>, bu
     patiently(&mut attempt).or_else(|| patient(&mut attempt)).unwrap_or_else(&busy)
 }
 
-/// Takes the lock on `file`, held until [`File::unlock`] or until its last handle closes: a shared one on a device, which is open exclusively.
+/// Takes the lock on `file`, held until [`File::unlock`] or until its last handle closes: a shared one on a device, which is open
+/// exclusively.
 pub(crate) fn lock(file: &File, path: &Path, is_device: bool) -> Result<(), DriveError> {
     match is_device {
         true => take(file, path, true, File::try_lock_shared),
@@ -62,7 +64,8 @@ pub(crate) fn lock(file: &File, path: &Path, is_device: bool) -> Result<(), Driv
     }
 }
 
-/// Takes the lock on the command device of an NVMe drive, see [`crate::passthrough`]: the drive's users that are partitions share it.
+/// Takes the lock on the command device of an NVMe drive, see [`crate::passthrough`]: the drive's users that are partitions share
+/// it.
 pub(crate) fn lock_commands(file: &File, path: &Path, is_partition: bool) -> Result<(), DriveError> {
     take(file, path, true, if is_partition { File::try_lock_shared } else { File::try_lock })
 }
@@ -100,9 +103,9 @@ fn holding_pid(metadata: &Metadata, is_refused: bool) -> Option<u32> {
     pid_among(&std::fs::read_to_string("/proc/locks").ok()?, metadata, is_refused)
 }
 
-/// The same, from the text of /proc/locks. On btrfs and overlays that text names another device than the file's metadata do. There every
-/// process that has a lock on a file of the same inode number is asked for its open files. A process that is about to end shows none: it
-/// counts only if the lock was refused, as files of other file systems often have the same inode number.
+/// The same, from the text of /proc/locks. On btrfs and overlays that text names another device than the file's metadata do.
+/// There every process that has a lock on a file of the same inode number is asked for its open files. A process that is about to
+/// end shows none: it counts only if the lock was refused, as files of other file systems often have the same inode number.
 fn pid_among(locks: &str, metadata: &Metadata, is_refused: bool) -> Option<u32> {
     let (device, inode) = (metadata.dev(), metadata.ino().to_string());
     let name = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
@@ -243,8 +246,8 @@ pub(crate) fn loop_device_over(file: Identity) -> Option<String> {
 }
 
 /// The file behind the loop device `number` (or a partition of it), if that file does not answer. A read of the device would then
-/// wait in the kernel, and nothing would end it, not even the end of the process. A check of the file waits too, but the end of the
-/// process ends it.
+/// wait in the kernel, and nothing would end it, not even the end of the process. A check of the file waits too, but the end of
+/// the process ends it.
 pub(crate) fn silent_loop_file(number: u64) -> Option<PathBuf> {
     let file = PathBuf::from(Sysfs::of(number)?.text("loop/backing_file")?);
     match within_at(METADATA, &file, LOOP_DEVICE_WITHIN, |file| std::fs::metadata(file).map(drop)) {
@@ -274,7 +277,8 @@ mod tests {
         assert_eq!(flocks(locks).collect::<Vec<_>>(), [(8612, "fe:00:5")]);
     }
 
-    /// On btrfs the user of an image was never found: the device in /proc/locks is that of the file system, and the file's that of its subvolume.
+    /// On btrfs the user of an image was never found: the device in /proc/locks is that of the file system, and the file's that
+    /// of its subvolume.
     #[test]
     fn holder_is_found_where_its_lock_names_another_device() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -1,7 +1,9 @@
-//! Other paths to the bytes of a block device: further paths of a drive on a fabric, and other loop devices over one file. The kernel keeps
-//! the exclusive users of one device apart, but not those of two such devices. So an exclusive open of one claims all.
+//! Other paths to the bytes of a block device: further paths of a drive on a fabric, and other loop devices over one file. The
+//! kernel keeps the exclusive users of one device apart, but not those of two such devices. So an exclusive open of one claims
+//! all.
 //!
-//! Drives are recognized by their World Wide Name. Identifiers that contain only a serial number do not count, as cheap drives share them.
+//! Drives are recognized by their World Wide Name. Identifiers that contain only a serial number do not count, as cheap drives
+//! share them.
 
 use crate::lock::{exclusive_holder, file_holder, patiently};
 use crate::within::{metadata_of_each_within, metadata_within, within_each};
@@ -14,8 +16,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The time that each other path has to be opened, and each file behind a loop device to be looked at. A path that takes longer, such as
-/// a dead one, is skipped. Longer than the patience with a path that is busy.
+/// The time that each other path has to be opened, and each file behind a loop device to be looked at. A path that takes longer,
+/// such as a dead one, is skipped. Longer than the patience with a path that is busy.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// The time limit for comparing the files behind loop devices with one that answers.

@@ -1,9 +1,10 @@
 //! Commands for NVMe drives past the block layer: `/dev/ngXnY`, the character device beside the block device `/dev/nvmeXnY`.
 //!
 //! This module does what the block layer would do for a request: it addresses logical blocks, respects the controller's largest
-//! transfer, and reads the status. The block device stays open, exclusively, so that nothing else uses the drive, and for requests
-//! that have no command here. But commands of a killed process keep only the command device open, so each exclusive user of the drive, with
-//! commands or without, has that locked. Numbers are those of the NVM Express specification and of linux/nvme_ioctl.h.
+//! transfer, and reads the status. The block device stays open, exclusively, so that nothing else uses the drive, and for
+//! requests that have no command here. But commands of a killed process keep only the command device open, so each exclusive user
+//! of the drive, with commands or without, has that locked. Numbers are those of the NVM Express specification and of
+//! linux/nvme_ioctl.h.
 
 use crate::info::Sysfs;
 use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, lock};
@@ -56,7 +57,8 @@ pub(crate) enum Memory {
 }
 
 impl Passthrough {
-    /// The command device of the drive behind an open block device, which may be open and `locked` already. The error says why there is none.
+    /// The command device of the drive behind an open block device, which may be open and `locked` already. The error says why
+    /// there is none.
     pub fn open(info: &DriveInfo, access: Access, locked: Option<File>) -> Result<Self, String> {
         let Identity::BlockDevice { major, minor } = info.identity else { return Err("it is a file".into()) };
         let page = format!("/sys/dev/block/{major}:{minor}");
@@ -122,8 +124,8 @@ fn open_command_device(sysfs: &Sysfs, access: Access) -> Result<Option<File>, St
     Ok(Some(file))
 }
 
-/// Opens and locks the command device of the drive at `path`, for an exclusive user of the block device `number`. Without the lock, commands
-/// of a killed process could still be on their way. `None`: the drive has none, or this user may not open it.
+/// Opens and locks the command device of the drive at `path`, for an exclusive user of the block device `number`. Without the
+/// lock, commands of a killed process could still be on their way. `None`: the drive has none, or this user may not open it.
 pub(crate) fn lock_command_device(path: &Path, number: u64) -> Result<Option<File>, DriveError> {
     let Some(sysfs) = Sysfs::of(number) else { return Ok(None) };
     let Ok(Some(file)) = open_command_device(&sysfs, Access::Exclusive) else { return Ok(None) };

@@ -1,6 +1,7 @@
 //! Runs a program that may wait for a drive, a file system or a server that hangs, for a bounded time.
 //!
-//! Its input and its output are files in memory: a program that does not read, or whose children keep its output open, makes nobody wait.
+//! Its input and its output are files in memory: a program that does not read, or whose children keep its output open, makes
+//! nobody wait.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};

@@ -7,9 +7,9 @@
 //! Why the `unsafe` here is sound: The kernel accesses the memory that an entry names only between its submission and its
 //! completion. That memory (buffers, the list of segments, the open file behind the descriptor) is owned by the entry's job, at
 //! addresses that do not change when the job moves. The job lies in a slot of the ring from before the entry is queued until its
-//! completion was read. Nothing takes it out earlier: dropping a drive leaves its jobs in their slots. Dropping the ring frees the
-//! jobs whose entries the kernel has not seen, and waits until no other is left; if a drive hangs, it leaks the rest with their
-//! memory. If the ring is leaked, so are the jobs. Only one thread uses the ring (`Rc`), as single-issuer mode requires.
+//! completion was read. Nothing takes it out earlier: dropping a drive leaves its jobs in their slots. Dropping the ring frees
+//! the jobs whose entries the kernel has not seen, and waits until no other is left; if a drive hangs, it leaks the rest with
+//! their memory. If the ring is leaked, so are the jobs. Only one thread uses the ring (`Rc`), as single-issuer mode requires.
 
 mod entry;
 mod setup;
@@ -589,8 +589,8 @@ impl Drop for Inner {
         for key in alarms {
             self.queue(opcode::TimeoutRemove::new(Entry::Alarm(key).number()).build().user_data(Entry::Cancelled.number()));
         }
-        // Entries that the kernel has will end by themselves: requests when their drive answers; the wake-up, alarms and the watch
-        // were just cancelled. A drive that hangs may never answer, so an alarm ends the wait.
+        // Entries that the kernel has will end by themselves: requests when their drive answers; the wake-up, alarms and the
+        // watch were just cancelled. A drive that hangs may never answer, so an alarm ends the wait.
         let until = Instant::now() + LAST_JOBS;
         let last = self.alarms.insert(Alarm { due: 0, after: Box::new(Timespec::from(LAST_JOBS)) });
         let entry = opcode::Timeout::new(&*self.alarms[last].after);

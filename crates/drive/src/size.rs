@@ -5,19 +5,19 @@
 //! error. So the size is checked *after* each read, before its data is used, and before each write. One check serves all requests
 //! of a turn. This is sound: our own write makes the file no longer than the write's end, so the file stays shorter than before
 //! until its very last block is written. For that case, and for a file that other software makes long again, the occupied space
-//! is compared as well ([`SeenSpace`]). Of a file with holes on XFS that shares blocks with another, the space says nothing: XFS reserves
-//! more space for their copies, and frees it when it likes.
+//! is compared as well ([`SeenSpace`]). Of a file with holes on XFS that shares blocks with another, the space says nothing: XFS
+//! reserves more space for their copies, and frees it when it likes.
 //!
 //! A drive that was once seen to be shorter is lost for good: every request to it ends with [`ErrorKind::Gone`], through every
 //! handle, until it is opened anew.
 //!
-//! - A file is checked by `statx`, which waits for no server. It also tells that the file was deleted or replaced: its bytes are then lost with
-//!   the last process that has it open. That is reported, and the drive stays.
+//! - A file is checked by `statx`, which waits for no server. It also tells that the file was deleted or replaced: its bytes are
+//!   then lost with the last process that has it open. That is reported, and the drive stays.
 //! - A loop device has a file behind it, and its own size says nothing about that file: without direct I/O it reads zeros
 //!   behind the file's end. That file is checked as well.
 //! - Other block devices do not grow by writes, and reads behind their end are short or fail. So their size is checked only
-//!   when a request fails, and once a second. So is their entry in sysfs, which goes with a drive that is pulled: an idle array would otherwise notice
-//!   that with its next request.
+//!   when a request fails, and once a second. So is their entry in sysfs, which goes with a drive that is pulled: an idle array
+//!   would otherwise notice that with its next request.
 
 use crate::info::Sysfs;
 use crate::{DriveInfo, DriveKind};
@@ -43,7 +43,8 @@ type ExtentMap = [u64; 4 + 7 * EXTENTS];
 /// linux/fiemap.h: `FIEMAP_EXTENT_LAST` and `FIEMAP_EXTENT_SHARED`.
 const EXTENT_LAST: u32 = 1;
 const EXTENT_SHARED: u32 = 0x2000;
-/// linux/fs.h: `FS_IOC_FSGETXATTR`, `struct fsxattr`, and the flag `FS_XFLAG_COWEXTSIZE` in it: space is reserved around each copied block.
+/// linux/fs.h: `FS_IOC_FSGETXATTR`, `struct fsxattr`, and the flag `FS_XFLAG_COWEXTSIZE` in it: space is reserved around each
+/// copied block.
 const FSGETXATTR: Opcode = opcode::read::<[u32; 7]>(b'X', 31);
 const COPIES_ARE_LARGE: u32 = 0x1_0000;
 
@@ -62,7 +63,8 @@ pub(crate) struct Size {
     file: Option<Backing>,
     /// The size of a block device, in bytes.
     device_bytes: Option<u64>,
-    /// The entry of a block device in sysfs, if there was one when it was opened. No other device gets its number while this one is open.
+    /// The entry of a block device in sysfs, if there was one when it was opened. No other device gets its number while this one
+    /// is open.
     entry: Option<PathBuf>,
     /// The numbers of operations that free space: begun and ended.
     releases_begun: AtomicU64,
@@ -89,8 +91,8 @@ struct Backing {
     had_name: bool,
 }
 
-/// The space that one handle saw at its last check, or when the drive was opened. If it shrinks although Stria freed none, the file was cut
-/// short.
+/// The space that one handle saw at its last check, or when the drive was opened. If it shrinks although Stria freed none, the
+/// file was cut short.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SeenSpace(Option<Seen>);
 
@@ -140,8 +142,8 @@ impl Size {
         self.lost.get_or_init(|| why.into());
     }
 
-    /// Marks the drive as lost: it ends before its recorded end. A device that is pulled out has no size left, and loses no data. `own`: the open
-    /// drive.
+    /// Marks the drive as lost: it ends before its recorded end. A device that is pulled out has no size left, and loses no data.
+    /// `own`: the open drive.
     pub(crate) fn lose_end(&self, own: &File, why: String) {
         let is_pulled = self.file.is_none() && rustix::fs::seek(own, SeekFrom::End(0)).is_ok_and(|now| now == 0);
         if !is_pulled && self.lost.get().is_none() {
@@ -254,8 +256,8 @@ impl FileState {
     }
 }
 
-/// The least space that a file of `bytes` occupies, if it occupied `before`. What exceeds its length is reserve that a file system may take
-/// back: XFS reserves more than a write needs where it replaces shared blocks.
+/// The least space that a file of `bytes` occupies, if it occupied `before`. What exceeds its length is reserve that a file
+/// system may take back: XFS reserves more than a write needs where it replaces shared blocks.
 fn least_space_bytes(before: u64, bytes: u64) -> u64 {
     before.min(bytes).saturating_sub(SPACE_SLACK_BYTES)
 }
@@ -273,8 +275,8 @@ fn is_still_lacking(file: &File, least_bytes: u64, mut space_bytes: u64) -> Opti
     (space_bytes < least_bytes).then_some(space_bytes)
 }
 
-/// True if the file is on XFS and shares blocks, or has a hint for copies: then the file system reserves space that it frees at any time. In a
-/// file without holes that space is beyond its length, see [`least_space_bytes`].
+/// True if the file is on XFS and shares blocks, or has a hint for copies: then the file system reserves space that it frees at
+/// any time. In a file without holes that space is beyond its length, see [`least_space_bytes`].
 fn reserves_for_copies(file: &File, bytes: u64) -> bool {
     if !rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 == XFS) {
         return false;
@@ -336,7 +338,8 @@ fn behind_loop_device(device: &File, number: u64) -> Option<Backing> {
 mod tests {
     use super::*;
 
-    /// Before, an idle array noticed that a drive was pulled with its next request, and a drive that came back in between waited for that.
+    /// Before, an idle array noticed that a drive was pulled with its next request, and a drive that came back in between waited
+    /// for that.
     #[test]
     fn a_block_device_that_has_left_sysfs_is_lost() {
         let folder = tempfile::tempdir().expect("a folder");
@@ -390,8 +393,8 @@ mod tests {
         }
     }
 
-    /// An image on XFS that had been copied by reference was taken for cut short, because reserves of the file system went away when
-    /// it was full.
+    /// An image on XFS that had been copied by reference was taken for cut short, because reserves of the file system went away
+    /// when it was full.
     #[test]
     fn space_beyond_the_length_may_go_away() {
         let (mib, length) = (1 << 20, 40 << 20);

@@ -41,7 +41,8 @@ pub fn within_each<I, T: Send + 'static, W: FnOnce() -> T + Send + 'static>(
     begun.into_iter().map(|begun| result_by(end, begun)).collect()
 }
 
-/// As [`within`], for work at a path. It is late at once while an earlier call of this kind has been out there for as long as `patience`.
+/// As [`within`], for work at a path. It is late at once while an earlier call of this kind has been out there for as long as
+/// `patience`.
 ///
 /// # Errors
 /// There is no result in time.

@@ -5,12 +5,12 @@
 //! would occupy those that the healthy drives need. Two files can also share one of their queues. Here each drive has its own
 //! threads, so a drive that hangs delays only itself.
 //!
-//! Requests to zero have a queue of their own and only some of the threads. Otherwise flushes, those of metadata updates too, would wait
-//! behind any amount of zeroing that a client asks for.
+//! Requests to zero have a queue of their own and only some of the threads. Otherwise flushes, those of metadata updates too,
+//! would wait behind any amount of zeroing that a client asks for.
 //!
 //! Threads are started as needed and end after a while without work, but for the last: a machine that has no thread to give for a
-//! moment must not cost an array a member. A drive's first request waits for such a moment to pass. A thread owns its request with
-//! all memory, and a handle of the drive, until the system call returns. So a call that hangs keeps everything it uses.
+//! moment must not cost an array a member. A drive's first request waits for such a moment to pass. A thread owns its request
+//! with all memory, and a handle of the drive, until the system call returns. So a call that hangs keeps everything it uses.
 
 use crate::blocking::carry_out;
 use crate::parts::PartOf;
@@ -31,7 +31,8 @@ const ZEROING_MAX: usize = 4;
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// 100 ms: the pause between two attempts to start the first thread of a drive.
 const START_AGAIN: Nanos = 100_000_000;
-/// 30 s, as long as the kernel's own drivers wait for a drive: after that requests fail for want of a thread, which drops the member.
+/// 30 s, as long as the kernel's own drivers wait for a drive: after that requests fail for want of a thread, which drops the
+/// member.
 const START_PATIENCE: Nanos = 30_000_000_000;
 /// The time that dropping a drive waits for calls in flight. Their threads keep the drive open until they return.
 const LAST_CALLS: Duration = Duration::from_secs(1);
@@ -131,8 +132,8 @@ fn thread_name(info: &DriveInfo) -> String {
 /// The beginning of the names of these threads.
 const DRIVE: &str = "drive ";
 
-/// The names of drives that may keep this process from ending: a request to them waits in the kernel, uninterruptibly. The process
-/// ends and the drive is closed when they answer.
+/// The names of drives that may keep this process from ending: a request to them waits in the kernel, uninterruptibly. The
+/// process ends and the drive is closed when they answer.
 pub fn held_by() -> Vec<String> {
     let mut held = waiting();
     // A thread that was about to end counts as waiting for a moment.
@@ -355,8 +356,8 @@ mod tests {
         }
     }
 
-    /// A moment without threads (`TasksMax`, `pids.max`) cost a member its slot: the request failed at once, and a failed flush drops
-    /// the member.
+    /// A moment without threads (`TasksMax`, `pids.max`) cost a member its slot: the request failed at once, and a failed flush
+    /// drops the member.
     #[test]
     fn request_outlasts_a_moment_without_threads() {
         let folder = tempfile::tempdir().unwrap();

@@ -243,7 +243,8 @@ fn panic_of_the_device_answers_everything() {
     assert!(client.answers()[0].result.is_err());
 }
 
-/// Holds the lane in a call, sends what makes it break off, and a request and a call behind that, which the lane takes in one batch.
+/// Holds the lane in a call, sends what makes it break off, and a request and a call behind that, which the lane takes in one
+/// batch.
 fn requests_behind_the_end_are_answered(break_off: impl FnOnce(&LaneHandle<Keeper>), lane: &LaneHandle<Keeper>) {
     let client = Client::new(lane.remote());
     client.submit([read(1, 0)]);

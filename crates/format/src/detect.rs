@@ -31,7 +31,8 @@ pub struct Signature {
     pub sectors: u64,
 }
 
-/// The piece in which a window is read again that could not be read at once: one bad sector hides no mark beside its block of 4 KiB.
+/// The piece in which a window is read again that could not be read at once: one bad sector hides no mark beside its block of 4
+/// KiB.
 const PIECE_SECTORS: u64 = 8;
 
 /// A drive may try for seconds to read a piece. After so many that it could not read, the rest of a window counts as unreadable.
@@ -123,8 +124,9 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
     found
 }
 
-/// A mark of firmware RAID (IMSM, DDF, and what `firmware_raid` knows) from `start_sector` on, which is behind the data of a member of md: the drive
-/// may be a member of a volume on which that array lies. Marks in `own`, the member's own metadata, do not count: clients shape their bytes.
+/// A mark of firmware RAID (IMSM, DDF, and what `firmware_raid` knows) from `start_sector` on, which is behind the data of a
+/// member of md: the drive may be a member of a volume on which that array lies. Marks in `own`, the member's own metadata, do
+/// not count: clients shape their bytes.
 pub(crate) fn firmware_raid_behind(
     start_sector: u64,
     drive_sectors: u64,
@@ -193,9 +195,9 @@ pub fn wipes(signatures: &[Signature], logical_block_bytes: u32) -> Vec<(u64, u6
         .collect()
 }
 
-/// As [`wipes`], in two parts: the second may begin when the first is durable. `counts`: the sector of the superblock that counts.
-/// It goes last, because clients of its array may have written the others, and after a crash in between one of those would count.
-/// It is among them even if no signature names it, because the sectors beside it could not be read.
+/// As [`wipes`], in two parts: the second may begin when the first is durable. `counts`: the sector of the superblock that
+/// counts. It goes last, because clients of its array may have written the others, and after a crash in between one of those
+/// would count. It is among them even if no signature names it, because the sectors beside it could not be read.
 pub fn wipes_in_turn(signatures: &[Signature], logical_block_bytes: u32, counts: Option<u64>) -> [Vec<(u64, u64)>; 2] {
     let is_it = |&(start, sectors): &(u64, u64)| counts.is_some_and(|sector| (start..start + sectors).contains(&sector));
     let (mut last, first): (Vec<_>, Vec<_>) = wipes(signatures, logical_block_bytes).into_iter().partition(is_it);

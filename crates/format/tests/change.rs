@@ -1,7 +1,7 @@
-//! Goal: a bitmap, a write log and checksums can be added to an array that does not run, and taken away, and a power cut at any sector of the
-//! change keeps all data and all members, and the array survives as many losses as before (R45). Method: every change is cut
-//! everywhere, with its writes in both orders, on drives in memory; the array then starts, writes, stops, and completes the
-//! change.
+//! Goal: a bitmap, a write log and checksums can be added to an array that does not run, and taken away, and a power cut at any
+//! sector of the change keeps all data and all members, and the array survives as many losses as before (R45). Method: every
+//! change is cut everywhere, with its writes in both orders, on drives in memory; the array then starts, writes, stops, and
+//! completes the change.
 
 mod support;
 

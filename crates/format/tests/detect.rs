@@ -228,7 +228,8 @@ fn what_cannot_be_read_is_not_wiped() {
     }
 }
 
-/// One bad sector in the first or last MiB hid every mark of that MiB: `stria wipe` erased nothing, and said that the drive carries nothing.
+/// One bad sector in the first or last MiB hid every mark of that MiB: `stria wipe` erased nothing, and said that the drive
+/// carries nothing.
 #[test]
 fn a_bad_sector_hides_no_mark_beside_its_block() {
     let marks: [(u64, &[u8]); 3] = [(0x10040, b"_BHRfS_M"), (1080, b"\x53\xef"), (END - 512, b"EFI PART")];
@@ -270,7 +271,8 @@ fn the_superblock_that_counts_is_always_erased() {
     assert_eq!((first, last), (Vec::new(), vec![(8, 8)]));
 }
 
-/// The raw drives of an Intel or DDF mirror were served as members of an md array that lies on the mirror, and Linux wrote to the mirror.
+/// The raw drives of an Intel or DDF mirror were served as members of an md array that lies on the mirror, and Linux wrote to the
+/// mirror.
 #[test]
 fn an_array_on_a_volume_of_firmware_raid_is_not_served_from_the_raw_drives() {
     let marks: [(&[u8], u64, &str); 2] =

@@ -200,8 +200,8 @@ fn records_count_for_all_members_once_one_superblock_says_so() {
     }
 }
 
-/// R59, R79: one error on the superblock of a member that must stay costs no record, although that superblock says "clean" for ever. The
-/// update may be the first of the session, or the array was clean in between.
+/// R59, R79: one error on the superblock of a member that must stay costs no record, although that superblock says "clean" for
+/// ever. The update may be the first of the session, or the array was clean in between.
 #[test]
 fn records_count_on_a_member_that_missed_the_update_of_their_session() {
     for (late, is_first) in [(0, false), (0, true), (1, false), (1, true)] {
@@ -276,8 +276,8 @@ fn a_log_that_cannot_be_read_takes_no_other_along() {
     }
 }
 
-/// As long as a stripe has a parity whose member's log can be read, a crash harms nothing that was not being written, and the next
-/// members that are lost harm nothing.
+/// As long as a stripe has a parity whose member's log can be read, a crash harms nothing that was not being written, and the
+/// next members that are lost harm nothing.
 #[test]
 fn a_lost_log_counts_as_much_as_a_lost_member() {
     for missing in [None, Some(0), Some(3)] {

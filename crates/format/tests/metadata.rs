@@ -359,8 +359,8 @@ fn a_member_that_missed_an_update_gets_it_before_the_next() {
     }
 }
 
-/// A full file system costs one member its slot, and another one superblock updates only, since the array cannot do without it. The one
-/// that was dropped was taken instead, and lacked what had been written since.
+/// A full file system costs one member its slot, and another one superblock updates only, since the array cannot do without it.
+/// The one that was dropped was taken instead, and lacked what had been written since.
 #[test]
 fn force_takes_members_that_kept_their_slots_before_those_that_were_dropped() {
     for (dropped, kept) in [(0, 2), (2, 0)] {
@@ -485,7 +485,8 @@ fn members_that_were_run_apart_are_not_put_together() {
     assert_eq!(holders(&assembly.outcome.expect("one is enough")), vec![Some(0), None]);
 }
 
-/// Two machines each had a half of the mirror, and gave it a new drive. What one half took meanwhile is in no bitmap of the other.
+/// Two machines each had a half of the mirror, and gave it a new drive. What one half took meanwhile is in no bitmap of the
+/// other.
 #[test]
 fn a_member_that_ran_elsewhere_with_a_substitute_does_not_return_by_the_bitmap() {
     let drives = created(Level::Raid1, 2, 0);
@@ -599,8 +600,8 @@ fn a_member_lost_with_a_torn_record_does_not_keep_the_others_from_starting() {
     assert_eq!(holders(&assembly.outcome.expect("two are enough")), vec![None, Some(1), Some(2)]);
 }
 
-/// Seed 6:961300116: a crash tore the superblock update that drops member 5, and only member 0 has it. Without member 0 the next start
-/// wrote the update before that again, and another crash tore this as well. Neither side ran without the other.
+/// Seed 6:961300116: a crash tore the superblock update that drops member 5, and only member 0 has it. Without member 0 the next
+/// start wrote the update before that again, and another crash tore this as well. Neither side ran without the other.
 #[test]
 fn members_with_two_torn_updates_of_one_number_start_together() {
     let of = |member: usize, writes: &[MetadataWrite]| -> Vec<_> {

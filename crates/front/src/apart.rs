@@ -35,8 +35,8 @@ impl AsFd for Wake {
     }
 }
 
-/// Runs a client on a thread of its own, with the device behind a mailbox, until it leaves or the device breaks off. Then its requests are
-/// left without answers to the next server, as after a crash. The device is dropped before the client,
+/// Runs a client on a thread of its own, with the device behind a mailbox, until it leaves or the device breaks off. Then its
+/// requests are left without answers to the next server, as after a crash. The device is dropped before the client,
 /// as other threads wait for the client's end.
 ///
 /// # Errors

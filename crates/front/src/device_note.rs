@@ -33,8 +33,8 @@ impl Note {
         format!("STRIA_UUID={uuid}\nSTRIA_NAME={name}\n")
     }
 
-    /// Writes the note and the lines `more`, unless the file holds both already. Returns true if the device had another name before: udev
-    /// must look at it again. `write`: [`replace`] or [`overwrite`].
+    /// Writes the note and the lines `more`, unless the file holds both already. Returns true if the device had another name
+    /// before: udev must look at it again. `write`: [`replace`] or [`overwrite`].
     pub fn renames(&self, path: &Path, more: &str, write: impl FnOnce(&Path, &str) -> io::Result<()>) -> io::Result<bool> {
         let text = self.text() + more;
         if fs::read_to_string(path).is_ok_and(|present| present == text) {
@@ -54,8 +54,8 @@ pub(crate) fn replace(path: &Path, text: &str) -> io::Result<()> {
     fs::write(&beside, text).and_then(|()| fs::rename(&beside, path)).inspect_err(|_| drop(fs::remove_file(&beside)))
 }
 
-/// Writes a file in place, because a lock is held on it. The file is never empty. A process that is killed meanwhile may leave the end of a
-/// longer old text behind the new one.
+/// Writes a file in place, because a lock is held on it. The file is never empty. A process that is killed meanwhile may leave
+/// the end of a longer old text behind the new one.
 pub(crate) fn overwrite(path: &Path, text: &str) -> io::Result<()> {
     let file = File::options().write(true).create(true).truncate(false).open(path)?;
     file.write_all_at(text.as_bytes(), 0)?;

@@ -18,8 +18,9 @@ const PROCESSES: &str = "/proc";
 /// The number of a block device, which all its nodes have: major, minor.
 type Number = (u32, u32);
 
-/// Describes the mounts, processes, loop devices and exports that use the block device or one of its partitions. udev, which opens every new
-/// device, is left out. A process whose open files cannot be looked at counts as a user, so an empty list means that there is none.
+/// Describes the mounts, processes, loop devices and exports that use the block device or one of its partitions. udev, which
+/// opens every new device, is left out. A process whose open files cannot be looked at counts as a user, so an empty list means
+/// that there is none.
 pub(crate) fn users(path: &Path) -> Vec<String> {
     let mut users = Vec::new();
     // Closed at once: this handle would otherwise count as a user.

@@ -37,8 +37,9 @@ use std::time::{Duration, Instant};
 
 /// The time that the server may take for each step of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
-/// 200 ms: the time after which Linux checks, for a request on a single connection, whether the connection is still the same. Linux
-/// checks once a second, so requests of a lost connection are sent again within 1.2 s of the new one. With 1 s it would be 2 s.
+/// 200 ms: the time after which Linux checks, for a request on a single connection, whether the connection is still the same.
+/// Linux checks once a second, so requests of a lost connection are sent again within 1.2 s of the new one. With 1 s it would be
+/// 2 s.
 const LOOK_AFTER_MS: u64 = 200;
 /// The pause between two looks at a note that another process has moved aside.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
@@ -163,7 +164,8 @@ impl NbdDevice {
         is_noted && is_connected(self.index) && backend_of(self.index).as_ref() == Some(&self.backend)
     }
 
-    /// Waits while another process detaches the device. After `patience` the detachment counts as broken off, and the note is moved back.
+    /// Waits while another process detaches the device. After `patience` the detachment counts as broken off, and the note is
+    /// moved back.
     pub fn await_detachment(&self, patience: Duration) {
         let (note, aside) = (note_path(&self.options.notes, self.index), note_aside(&self.options.notes, self.index));
         let end = Instant::now() + patience;
@@ -177,7 +179,8 @@ impl NbdDevice {
         }
     }
 
-    /// Removes the note of a device that another program has detached. Otherwise the next disk with this number would get the array's names.
+    /// Removes the note of a device that another program has detached. Otherwise the next disk with this number would get the
+    /// array's names.
     pub fn forget(self) {
         let path = note_path(&self.options.notes, self.index);
         if !self.is_attached() && is_at(&self.note, &path) {
@@ -234,7 +237,8 @@ impl NbdDevice {
         Ok(())
     }
 
-    /// The part of a message that all connections have in common. A time-out of 0: a single connection is never given up for a slow request.
+    /// The part of a message that all connections have in common. A time-out of 0: a single connection is never given up for a
+    /// slow request.
     fn order(&self, sockets: &[OwnedFd]) -> Order {
         let timeout_s = match self.options.connections {
             ..=1 => 0,
@@ -314,8 +318,8 @@ pub fn detach(index: u32, notes: &Path, force: bool) -> Result<(), NbdDeviceErro
     Ok(())
 }
 
-/// Moves a device's note aside, by which its watcher knows of the detachment, and disconnects the device. If the kernel refuses, the note is
-/// moved back: it stays the file that the watcher has open.
+/// Moves a device's note aside, by which its watcher knows of the detachment, and disconnects the device. If the kernel refuses,
+/// the note is moved back: it stays the file that the watcher has open.
 fn without_note(notes: &Path, index: u32, disconnect: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     let (note, aside) = (note_path(notes, index), note_aside(notes, index));
     // Without a note it has no watcher.
@@ -416,8 +420,8 @@ fn free() -> Vec<u32> {
     known.into_iter().filter(|index| !is_connected(*index)).chain([next]).collect()
 }
 
-/// Why the server's offer does not suit the device with these attributes, in words. A read-only device suits a writable server, because
-/// `blockdev --setro` may have made it read-only.
+/// Why the server's offer does not suit the device with these attributes, in words. A read-only device suits a writable server,
+/// because `blockdev --setro` may have made it read-only.
 fn difference(number: impl Fn(&'static str) -> Option<u64>, offer: &Offer) -> Option<String> {
     let is_read_only = offer.flags & transmission::READ_ONLY != 0;
     let differs = |name, unit, offered: u64| match number(name) {
@@ -471,8 +475,8 @@ fn write_note(notes: &Path, index: u32, array: &NbdArray, connections: usize) ->
     note.renames(&path, &format!("{CONNECTIONS}{connections}\n"), overwrite).map_err(|source| file_error(&path, source))
 }
 
-/// Connects a device whose note is locked, with the note written before, so that udev finds it. If that fails, the note is as before: the
-/// device may be another array's.
+/// Connects a device whose note is locked, with the note written before, so that udev finds it. If that fails, the note is as
+/// before: the device may be another array's.
 fn noted(
     notes: &Path,
     index: u32,
@@ -591,7 +595,8 @@ mod tests {
         assert!(note_path(notes, index).exists(), "another process attached an array there meanwhile");
     }
 
-    /// Bug: the note was another file after a detachment that failed, so the watcher ended, and nothing connected the device again.
+    /// Bug: the note was another file after a detachment that failed, so the watcher ended, and nothing connected the device
+    /// again.
     #[test]
     fn a_device_that_is_not_detached_after_all_keeps_its_watcher() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -162,7 +162,8 @@ impl ServerHandle {
         lock(&self.listeners).clone()
     }
 
-    /// Adds addresses, from now on with encryption if there was none. If clients may connect already, they may connect there at once.
+    /// Adds addresses, from now on with encryption if there was none. If clients may connect already, they may connect there at
+    /// once.
     ///
     /// # Errors
     /// When an address is invalid or taken; then none is added.

@@ -1,6 +1,7 @@
 //! The process that listens at a unix socket, also when its queue of connections is full and nothing can ask it.
 //!
-//! Source: `include/uapi/linux/unix_diag.h` of Linux 6.12. Paths in `/proc/net/unix` are those at the bind, under a name that was changed since.
+//! Source: `include/uapi/linux/unix_diag.h` of Linux 6.12. Paths in `/proc/net/unix` are those at the bind, under a name that was
+//! changed since.
 
 use netlink_sys::Socket;
 use std::fs;

@@ -99,8 +99,8 @@ pub struct ServerTls {
     pub authorities: Option<PathBuf>,
 }
 
-/// Reads the files of a TLS server. `must_show`: clients without a certificate of the authorities are refused; otherwise one that is shown is
-/// checked.
+/// Reads the files of a TLS server. `must_show`: clients without a certificate of the authorities are refused; otherwise one that
+/// is shown is checked.
 ///
 /// # Errors
 /// [`TlsError`] names the file.

@@ -166,8 +166,8 @@ impl VhostUserServer {
         }
     }
 
-    /// Closes, and ends the front-end's connection. What the device has runs to its end first, for at most ten seconds; the rest is
-    /// done again by the next server.
+    /// Closes, and ends the front-end's connection. What the device has runs to its end first, for at most ten seconds; the rest
+    /// is done again by the next server.
     pub fn stop(&self) {
         self.close();
         if let Some(client) = &*self.shared.lock() {

@@ -1,8 +1,8 @@
 //! Admin commands to an NVMe controller, by the ioctl of its block device.
 //!
-//! The only unsafe code of this crate: the kernel writes the answer to an address that the command names, which no safe interface can
-//! express. No other program is needed, so this works where smartmontools are not installed. The numbers are those of the NVM Express
-//! Base Specification 2.0 and of linux/nvme_ioctl.h.
+//! The only unsafe code of this crate: the kernel writes the answer to an address that the command names, which no safe interface
+//! can express. No other program is needed, so this works where smartmontools are not installed. The numbers are those of the NVM
+//! Express Base Specification 2.0 and of linux/nvme_ioctl.h.
 
 use rustix::io::Errno;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
@@ -232,8 +232,8 @@ impl Controller for File {
             command[24..32].copy_from_slice(&(data.as_mut_ptr() as u64).to_ne_bytes());
         }
         command[36..40].copy_from_slice(&(data.len() as u32).to_ne_bytes());
-        // SAFETY: the ioctl reads and writes the 72 bytes of `command`, and reads or writes at most `data.len()` bytes at the address in it,
-        // which is that of `data`. Both are borrowed for the call, which returns only once the command has ended.
+        // SAFETY: the ioctl reads and writes the 72 bytes of `command`, and reads or writes at most `data.len()` bytes at the
+        // address in it, which is that of `data`. Both are borrowed for the call, which returns only once the command has ended.
         let status = unsafe { ioctl(self, Submit(command)) }?;
         // The bits above are no part of the status: more, and do not retry.
         Ok((status & 0x7ff) as u16)
@@ -243,7 +243,8 @@ impl Controller for File {
 /// The ioctl. Its result is the command's NVMe status.
 struct Submit<'a>(&'a mut [u8; COMMAND_BYTES]);
 
-// SAFETY: the opcode says that the kernel reads and writes `COMMAND_BYTES` bytes at the pointer, which are borrowed for that long.
+// SAFETY: the opcode says that the kernel reads and writes `COMMAND_BYTES` bytes at the pointer, which are borrowed for that
+// long.
 unsafe impl Ioctl for Submit<'_> {
     type Output = IoctlOutput;
     const IS_MUTATING: bool = true;

@@ -1,5 +1,5 @@
-//! Identify Controller as the specification has it, for the controllers of tests: each field by its name, in a place that no other code of this
-//! crate names.
+//! Identify Controller as the specification has it, for the controllers of tests: each field by its name, in a place that no
+//! other code of this crate names.
 
 /// NVM Express Base Specification 2.0, Identify Controller Data Structure: a field, its first byte, and its length.
 const FIELDS: &[(&str, usize, usize)] = &[

@@ -8,8 +8,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Switches a drive's write cache on or off: for NVMe by a feature of the controller, for SATA and SCSI by the kernel, which sends the
-/// setting to the drive. The content of the cache is flushed first.
+/// Switches a drive's write cache on or off: for NVMe by a feature of the controller, for SATA and SCSI by the kernel, which
+/// sends the setting to the drive. The content of the cache is flushed first.
 ///
 /// # Errors
 /// When it is a file, or the drive has no such switch.

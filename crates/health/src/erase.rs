@@ -1,7 +1,7 @@
 //! Erasure by a drive's own means: discard, Format NVM with a secure erase, and Sanitize.
 //!
-//! The last two also reach what no host can address, such as spare blocks. The numbers are those of the NVM Express Base Specification 2.0
-//! and the NVM Command Set Specification 1.0.
+//! The last two also reach what no host can address, such as spare blocks. The numbers are those of the NVM Express Base
+//! Specification 2.0 and the NVM Command Set Specification 1.0.
 
 use crate::HealthError;
 use crate::admin::{AdminCommand, Controller};
@@ -129,8 +129,8 @@ fn namespace(drive: &Path) -> Result<(File, u32, u64), EraseError> {
     Ok((file, own, number))
 }
 
-/// The other namespaces of the NVM subsystem, which is what a Sanitize erases. The drive lists also those that no controller here reaches;
-/// the kernel knows those that are attached. `Err`: neither tells, and why.
+/// The other namespaces of the NVM subsystem, which is what a Sanitize erases. The drive lists also those that no controller here
+/// reaches; the kernel knows those that are attached. `Err`: neither tells, and why.
 fn others(
     controller: &impl Controller,
     own: u32,
@@ -187,8 +187,8 @@ pub fn check_secure_erase(drive: &Path) -> Result<(), EraseError> {
     plan_format(drive, &file, namespace, || in_sysfs(number)).map(drop)
 }
 
-/// Erases all user data of a namespace by Format NVM, in its present format. Returns when the drive has done it: seconds if it changes its key,
-/// up to hours if it writes every block. Nobody may use the drive.
+/// Erases all user data of a namespace by Format NVM, in its present format. Returns when the drive has done it: seconds if it
+/// changes its key, up to hours if it writes every block. Nobody may use the drive.
 ///
 /// # Errors
 /// When the drive does not offer it, or fails.
@@ -217,10 +217,12 @@ fn plan_format(
     Ok(AdminCommand::Format { namespace, settings, cryptographic: reach & 1 << 2 != 0 })
 }
 
-/// The format of a namespace, as Format NVM takes it: size of blocks, metadata and protection stay as they are. `identity`: 4096 bytes.
+/// The format of a namespace, as Format NVM takes it: size of blocks, metadata and protection stay as they are. `identity`: 4096
+/// bytes.
 fn present_format(identity: &[u8]) -> u32 {
     let (used, protection) = (u32::from(identity[26]), u32::from(identity[29]));
-    // FLBAS: the format (3:0, and 6:5 above them), metadata within the data (4). DPS: the kind of protection (2:0), its place (3).
+    // FLBAS: the format (3:0, and 6:5 above them), metadata within the data (4). DPS: the kind of protection (2:0), its place
+    // (3).
     used & 0xf | (used >> 5 & 3) << 12 | (used >> 4 & 1) << 4 | (protection & 7) << 5 | (protection >> 3 & 1) << 8
 }
 
@@ -233,7 +235,8 @@ pub fn check_sanitize(drive: &Path) -> Result<(), EraseError> {
     plan_sanitize(drive, &file, namespace, || in_sysfs(number)).map(drop)
 }
 
-/// Begins a sanitize of a drive, or finds that one runs. It goes on in the drive, also through a loss of power; see [`sanitize_progress`].
+/// Begins a sanitize of a drive, or finds that one runs. It goes on in the drive, also through a loss of power; see
+/// [`sanitize_progress`].
 ///
 /// # Errors
 /// When the drive does not offer it, or refuses.

@@ -133,8 +133,8 @@ pub fn firmware(drive: &Path) -> Result<Firmware, FirmwareError> {
     look(drive, &controller(drive)?)
 }
 
-/// Stores an image in a slot of the drive, and activates it at once if `at_once` says so. `slot`: `None` leaves the choice to the drive. The
-/// drive goes on serving; an activation without a reset holds its requests for up to [`Firmware::pause`].
+/// Stores an image in a slot of the drive, and activates it at once if `at_once` says so. `slot`: `None` leaves the choice to the
+/// drive. The drive goes on serving; an activation without a reset holds its requests for up to [`Firmware::pause`].
 ///
 /// # Errors
 /// When the drive does not take it, with the firmware that it has then.
@@ -153,8 +153,8 @@ pub fn reset(drive: &Path) -> Result<(), FirmwareError> {
     fs::write(folder.join("reset_controller"), "1").map_err(|error| FirmwareError::Reset(drive.into(), error))
 }
 
-/// The other block devices that new firmware of a drive, or its reset, touches: all namespaces of its NVM subsystem, and their partitions.
-/// The drive itself, and the namespace that it is a partition of, are left out.
+/// The other block devices that new firmware of a drive, or its reset, touches: all namespaces of its NVM subsystem, and their
+/// partitions. The drive itself, and the namespace that it is a partition of, are left out.
 ///
 /// # Errors
 /// When sysfs does not tell, or it is no NVMe drive.

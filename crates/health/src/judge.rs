@@ -4,7 +4,8 @@ use crate::{DriveHealth, Finding, HealthSentence as Say, SelfTestResults, Verdic
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The table `[health]` of the configuration: the thresholds of figures, and the program that reads them. A threshold of 0 is off.
+/// The table `[health]` of the configuration: the thresholds of figures, and the program that reads them. A threshold of 0 is
+/// off.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HealthConfig {
@@ -28,8 +29,8 @@ pub struct HealthConfig {
     pub slow_factor: u64,
     /// A member whose requests take less than this, in microseconds, is not slow.
     pub slow_least_us: u64,
-    /// The program that is asked for the health of drives other than NVMe, with the arguments of `smartctl`; then it is asked for image files
-    /// too, which have no health of their own. `smartctl` itself if not given.
+    /// The program that is asked for the health of drives other than NVMe, with the arguments of `smartctl`; then it is asked for
+    /// image files too, which have no health of their own. `smartctl` itself if not given.
     pub smartctl: Option<PathBuf>,
 }
 

@@ -4,9 +4,10 @@
 //!   read ─┬ nvme: the SMART log page, by a command to the controller ─┐
 //!         └ smartctl: every other drive, by smartmontools' JSON ──────┴▶ DriveHealth ─ judge ─▶ verdict, each with its sentences
 //! ```
-//! [`read`] never wakes a drive that sleeps. [`start_self_test`], [`set_write_cache`] and [`update`] (new firmware) change a drive;
-//! [`secure_erase`] and [`begin_sanitize`] erase it. [`slow_members`] compares the response times of drives that share an array. [`Seat`] is
-//! the location of a drive, by sysfs: its slot, its link, its light. The crate knows neither arrays nor sockets.
+//! [`read`] never wakes a drive that sleeps. [`start_self_test`], [`set_write_cache`] and [`update`] (new firmware) change a
+//! drive; [`secure_erase`] and [`begin_sanitize`] erase it. [`slow_members`] compares the response times of drives that share an
+//! array. [`Seat`] is the location of a drive, by sysfs: its slot, its link, its light. The crate knows neither arrays nor
+//! sockets.
 
 mod admin;
 #[cfg(test)]
@@ -138,7 +139,8 @@ pub struct DriveHealth {
     /// The last results of its self-tests, by kind.
     #[serde(skip)]
     pub self_test_results: SelfTestResults,
-    /// A mark of the drive's log of self-tests. It differs once there is another entry: the result of an earlier test is not that of a new one.
+    /// A mark of the drive's log of self-tests. It differs once there is another entry: the result of an earlier test is not that
+    /// of a new one.
     #[serde(skip)]
     pub self_test_mark: u64,
     /// Hours under power.
@@ -164,8 +166,8 @@ pub struct SelfTest {
     pub passed: Option<bool>,
 }
 
-/// The last result of the self-tests of each kind; `None`: the log has none. A short test reads little of the media, so that its success does not
-/// answer for a long one that failed.
+/// The last result of the self-tests of each kind; `None`: the log has none. A short test reads little of the media, so that its
+/// success does not answer for a long one that failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelfTestResults {
     /// The last short one passed.

@@ -93,7 +93,8 @@ fn kind(code: u8) -> Option<bool> {
     (code == 1 || code == 2).then_some(code == 2)
 }
 
-/// A result in the log: the test's code, and its outcome. 0: passed; 5 to 7: a failure; 15: the entry is not used; the others say why it ended early.
+/// A result in the log: the test's code, and its outcome. 0: passed; 5 to 7: a failure; 15: the entry is not used; the others say
+/// why it ended early.
 fn entry(bytes: &[u8]) -> Option<SelfTest> {
     let (code, outcome) = (bytes[0] >> 4, bytes[0] & 0xf);
     let passed = match outcome {

@@ -1,13 +1,14 @@
 //! Members that answer far more slowly than the other members of their array.
 //!
-//! All members of an array do the same work, so a member that needs far longer is about to fail, is throttled, or is in a bad slot. It
-//! slows every request that needs it. Two figures are compared, each with the median of the other members' figures, which one or two odd
-//! members do not move:
+//! All members of an array do the same work, so a member that needs far longer is about to fail, is throttled, or is in a bad
+//! slot. It slows every request that needs it. Two figures are compared, each with the median of the other members' figures,
+//! which one or two odd members do not move:
 //! - the median: half of the requests take longer than on the others;
-//! - the tail: one request in a hundred does. A drive that corrects errors of its media shows there first. A tail needs more requests, and has to
-//!   be longer by more, as it varies more from drive to drive: of 2000 requests 20 are in it.
+//! - the tail: one request in a hundred does. A drive that corrects errors of its media shows there first. A tail needs more
+//!   requests, and has to be longer by more, as it varies more from drive to drive: of 2000 requests 20 are in it.
 //!
-//! Both are of recent requests: of the last 65,536 at full weight (`block::timings`). Reads are compared with reads, writes with writes.
+//! Both are of recent requests: of the last 65,536 at full weight (`block::timings`). Reads are compared with reads, writes with
+//! writes.
 
 use crate::HealthConfig;
 use schemars::JsonSchema;

@@ -1,4 +1,5 @@
-//! The location of a drive: its slot, the enclosure, the link that it shares with others, and the light that shows it. All of it is read from sysfs.
+//! The location of a drive: its slot, the enclosure, the link that it shares with others, and the light that shows it. All of it
+//! is read from sysfs.
 //!
 //! | what | where sysfs has it |
 //! | --- | --- |
@@ -192,7 +193,8 @@ impl Subsystem {
         self.namespaces.keys().filter(|name| **name != self.own).cloned().collect()
     }
 
-    /// The other namespaces, and all partitions but the device itself. Partitions of a namespace that is the device lie within it.
+    /// The other namespaces, and all partitions but the device itself. Partitions of a namespace that is the device lie within
+    /// it.
     pub(crate) fn others(&self) -> Vec<String> {
         let mut others = self.other_namespaces();
         let apart = self.namespaces.iter().filter(|(name, _)| self.own_partition.is_some() || **name != self.own);
@@ -203,8 +205,8 @@ impl Subsystem {
     }
 }
 
-/// The NVM subsystem of the block device with this number, where sysfs is at `sysfs`. In sysfs a namespace is below its controller, or, if
-/// several controllers share it, below the subsystem; the subsystem has links to its controllers.
+/// The NVM subsystem of the block device with this number, where sysfs is at `sysfs`. In sysfs a namespace is below its
+/// controller, or, if several controllers share it, below the subsystem; the subsystem has links to its controllers.
 ///
 /// # Errors
 /// When a part of that cannot be read: a namespace that is not seen must not count as none.

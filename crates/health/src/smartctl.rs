@@ -9,8 +9,8 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// The exit status for a drive that sleeps (`-n standby,STATUS`). smartctl itself never sets bits 0 and 1 together: a command line that
-/// is wrong opens no drive.
+/// The exit status for a drive that sleeps (`-n standby,STATUS`). smartctl itself never sets bits 0 and 1 together: a command
+/// line that is wrong opens no drive.
 const ASLEEP: i32 = 3;
 /// Bits of the exit status: the command line was wrong, or the drive could not be opened.
 const FAILED: i64 = 0b11;
@@ -121,7 +121,8 @@ fn attributes(answer: &Value) -> impl Iterator<Item = &Value> {
     answer.pointer("/ata_smart_attributes/table").and_then(Value::as_array).into_iter().flatten()
 }
 
-/// The count of an attribute. Its 48 raw bits often hold further numbers above the count; smartmontools knows the models, and writes `12 (3 0)` then.
+/// The count of an attribute. Its 48 raw bits often hold further numbers above the count; smartmontools knows the models, and
+/// writes `12 (3 0)` then.
 fn raw_count(attribute: &Value) -> Option<u64> {
     let count = attribute["raw"]["string"].as_str().and_then(|text| match text.split_once(' ') {
         None => text.parse().ok(),
@@ -184,7 +185,8 @@ fn nvme_self_test(entry: &Value) -> Option<SelfTest> {
 fn other_self_test(entry: &Value) -> Option<SelfTest> {
     let name = entry.pointer("/type/string").or_else(|| entry.pointer("/code/string")).and_then(Value::as_str)?;
     let state = |at: &str| entry.pointer(at).and_then(Value::as_u64);
-    // ATA's high nibble 15 and SCSI's result 15: under way. ATA's 0 passed, 3 to 8 failed; SCSI's 0 passed, 3 to 7 failed; the others ended early.
+    // ATA's high nibble 15 and SCSI's result 15: under way. ATA's 0 passed, 3 to 8 failed; SCSI's 0 passed, 3 to 7 failed; the
+    // others ended early.
     let outcome = state("/status/value").map(|value| value >> 4).or_else(|| state("/result/value"))?;
     let passed = match outcome {
         0 => Some(true),
@@ -210,8 +212,8 @@ fn statistic(answer: &Value, name: &str) -> Option<u64> {
     entries.find(is_it).and_then(|entry| entry["value"].as_u64()).and_then(figure)
 }
 
-/// Used endurance, in per cent. The device statistics and log pages define it; attributes count down from 100, and only those whose
-/// meaning all their makers share are read.
+/// Used endurance, in per cent. The device statistics and log pages define it; attributes count down from 100, and only those
+/// whose meaning all their makers share are read.
 fn wear(answer: &Value) -> Option<u64> {
     let number = |at: &str| answer.pointer(at).and_then(Value::as_u64);
     let left = || {

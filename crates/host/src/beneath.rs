@@ -1,7 +1,8 @@
-//! What a block device rests on: partitions on their disk, device-mapper and md on what the kernel lists as their `slaves`, loop devices on the
-//! file behind them and on the device of its file system.
+//! What a block device rests on: partitions on their disk, device-mapper and md on what the kernel lists as their `slaves`, loop
+//! devices on the file behind them and on the device of its file system.
 //!
-//! A device that rests on an export of an array holds what the clients of that array write. Such bytes decide nothing by themselves.
+//! A device that rests on an export of an array holds what the clients of that array write. Such bytes decide nothing by
+//! themselves.
 
 use std::collections::BTreeMap;
 use std::fs::{Metadata, read_dir, read_to_string};
@@ -19,8 +20,9 @@ pub fn beneath(path: &Path) -> Vec<PathBuf> {
     found.into_keys().map(|name| Path::new("/dev").join(name.replace('!', "/"))).collect()
 }
 
-/// Leaves out the block devices of these names that hold what clients of an array write: each that is, or rests on, a device of NBD, of ublk or of
-/// Linux md. Files behind loop devices are looked at together, and once: each may be on a file system that hangs.
+/// Leaves out the block devices of these names that hold what clients of an array write: each that is, or rests on, a device of
+/// NBD, of ublk or of Linux md. Files behind loop devices are looked at together, and once: each may be on a file system that
+/// hangs.
 pub(crate) fn leave_out_clients(names: &mut Vec<String>) {
     let files: Vec<PathBuf> = names.iter().filter_map(|name| backing_file(&Path::new("/sys/class/block").join(name))).collect();
     let found = metadata_of_each_within(files.clone(), FILE_WITHIN);
@@ -76,8 +78,9 @@ impl Kernel<'static> {
 }
 
 impl Kernel<'_> {
-    /// True if the block device of this name holds what clients of an array write. An md array below a file system of this machine does not count, because this machine wrote the file. An
-    /// export of Stria counts even then, because an array with such a file as its member would wait for itself.
+    /// True if the block device of this name holds what clients of an array write. An md array below a file system of this
+    /// machine does not count, because this machine wrote the file. An export of Stria counts even then, because an array with
+    /// such a file as its member would wait for itself.
     fn is_of_clients(&self, name: &str) -> bool {
         let begins = |name: &str, kinds: &[&str]| kinds.iter().any(|kind| name.starts_with(kind));
         let counts = |(name, by_file): (&String, &bool)| begins(name, &["nbd", "ublk"]) || !by_file && begins(name, &["md"]);
@@ -95,8 +98,8 @@ impl Kernel<'_> {
         found
     }
 
-    /// Notes a device and those below it, and for each whether a file system lies between. A device that is reached both ways counts as reached
-    /// without one.
+    /// Notes a device and those below it, and for each whether a file system lies between. A device that is reached both ways
+    /// counts as reached without one.
     fn descend(&self, name: String, by_file: bool, found: &mut BTreeMap<String, bool>) {
         if found.get(&name).is_some_and(|known| *known <= by_file) {
             return;
@@ -158,7 +161,8 @@ mod tests {
     use std::fs::{create_dir_all, write};
     use std::os::unix::fs::symlink;
 
-    /// Devices as sysfs has them. Each: name, minor number, the devices below, the file behind a loop device. `sdap1` is a partition of `sda`.
+    /// Devices as sysfs has them. Each: name, minor number, the devices below, the file behind a loop device. `sdap1` is a
+    /// partition of `sda`.
     const DEVICES: [(&str, u32, &[&str], &str); 14] = [
         ("sda", 0, &[], ""),
         ("sdb", 1, &[], ""),
@@ -220,7 +224,8 @@ mod tests {
         ask(&Kernel { sysfs: folder.path(), mounts, look: &look })
     }
 
-    /// A guest's superblock on a logical volume over an export was taken for that of an array of this machine, and its array was served.
+    /// A guest's superblock on a logical volume over an export was taken for that of an array of this machine, and its array was
+    /// served.
     #[test]
     fn what_rests_on_an_export_or_on_linux_md_holds_clients_data() {
         with_kernel(|kernel| {

@@ -27,8 +27,8 @@ pub(crate) struct ReadyDrive {
     warning: Option<String>,
 }
 
-/// Reads the header of a member's checksums, if it has some, and makes them void if Linux wrote to the member. Writes nothing: the start may still be
-/// refused.
+/// Reads the header of a member's checksums, if it has some, and makes them void if Linux wrote to the member. Writes nothing:
+/// the start may still be refused.
 ///
 /// # Errors
 /// A newer Stria wrote the checksums.
@@ -66,8 +66,8 @@ impl ReadyDrive {
         Ok(())
     }
 
-    /// Puts the member on the ring, behind its checksums if it has some. `read_only`: even if it was opened for writing. Returns also the warnings
-    /// about both. Waits for nothing.
+    /// Puts the member on the ring, behind its checksums if it has some. `read_only`: even if it was opened for writing. Returns
+    /// also the warnings about both. Waits for nothing.
     pub fn bind(self, ring: &Ring, redundant: bool, read_only: bool) -> (Box<dyn BlockDevice>, HostedDrive, Vec<String>) {
         let read_only = read_only || self.drive.access() == Access::ReadOnly;
         let device = FileDrive::new(self.drive, ring);

@@ -53,8 +53,8 @@ pub fn named<'a>(assemblies: &'a [Assembly], names: &[String]) -> Vec<&'a Assemb
     found
 }
 
-/// Arrays that have a name that was asked for, and cannot start, while another array of that name can: a foreign drive that was plugged in must
-/// not keep that one from being served. With the spans below them.
+/// Arrays that have a name that was asked for, and cannot start, while another array of that name can: a foreign drive that was
+/// plugged in must not keep that one from being served. With the spans below them.
 ///
 /// # Errors
 /// Several arrays of one name can start.

@@ -26,8 +26,8 @@ pub struct Examined {
 }
 
 impl Examined {
-    /// A text that names the drive and what it carries, equal as long as both are the same: an order that was confirmed holds for no other. A drive
-    /// that was plugged in may get the path and the number of one that left.
+    /// A text that names the drive and what it carries, equal as long as both are the same: an order that was confirmed holds for
+    /// no other. A drive that was plugged in may get the path and the number of one that left.
     pub fn mark(&self) -> String {
         mark_of(&self.info, &self.candidate)
     }

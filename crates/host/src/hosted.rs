@@ -171,8 +171,8 @@ impl HostedArray {
         self.forget_mixed_times(reporter);
     }
 
-    /// Has drives forget their recent times once a resync or rebuild has ended: it asked members unevenly and queued far more than clients
-    /// do, so that beside the others one would look slow.
+    /// Has drives forget their recent times once a resync or rebuild has ended: it asked members unevenly and queued far more
+    /// than clients do, so that beside the others one would look slow.
     fn forget_mixed_times(&self, reporter: &EventSender) {
         for array in self.tree() {
             if reporter.merger.take_mixed(self.lane, array.uuid()) {
@@ -216,7 +216,8 @@ impl HostedArray {
         }
     }
 
-    /// Checks that the drives of the whole tree are still as large as when they were opened, and that their files still have a name.
+    /// Checks that the drives of the whole tree are still as large as when they were opened, and that their files still have a
+    /// name.
     fn look_at_files(&self, reporter: &EventSender) {
         for array in self.tree() {
             let drives =
@@ -312,7 +313,8 @@ impl HostedArray {
         Ok(result.expect("it was answered")?)
     }
 
-    /// The open drive at `path`. Its last owner may have to wait for the drive when it drops it. While this is held, that is no lane.
+    /// The open drive at `path`. Its last owner may have to wait for the drive when it drops it. While this is held, that is no
+    /// lane.
     pub(crate) fn opened(&self, path: &Path) -> Option<SyncDrive> {
         let (index, member) = self.place_of(path).ok()?;
         self.array(index).members()[member.0].drive().and_then(|drive| drive.watch.drive())
@@ -376,8 +378,8 @@ impl HostedArray {
         Some(self.array(index).status().members[member.0].state)
     }
 
-    /// The member that an existing spare replaces: the array's index in the tree, the handles of both, and a sentence that tells what is
-    /// done.
+    /// The member that an existing spare replaces: the array's index in the tree, the handles of both, and a sentence that tells
+    /// what is done.
     ///
     /// # Errors
     /// The drives belong to different spans.

@@ -49,14 +49,16 @@ pub struct DriveReport {
     pub oldest: Option<Nanos>,
     /// The time at which it last ended a request, by the same clock; 0: never.
     pub last_end: Nanos,
-    /// The time at which a request last failed because the file system or pool below has no space, by the same clock; `None`: never.
+    /// The time at which a request last failed because the file system or pool below has no space, by the same clock; `None`:
+    /// never.
     pub no_space: Option<Nanos>,
     /// The findings of its checksums; `None`: it has none.
     pub checksums: Option<Counts>,
 }
 
 impl DriveReport {
-    /// The time since the drive has requests and has ended none, by the clock of lanes. A drive with a long queue ends one now and then.
+    /// The time since the drive has requests and has ended none, by the clock of lanes. A drive with a long queue ends one now
+    /// and then.
     pub fn silence(&self, now: Nanos) -> Nanos {
         self.oldest.map_or(0, |oldest| now.saturating_sub(oldest.max(self.last_end)))
     }

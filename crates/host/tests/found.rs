@@ -1,7 +1,7 @@
-//! Goal: an array that cannot start, or a foreign one, keeps no other array from being found and served, and a start that is refused
-//! writes nothing.
-//! Method: several arrays on image files. One gets checksums of a program that does not exist yet, another one the name of the first or of
-//! its span. What is found, chosen and refused must concern that array alone.
+//! Goal: an array that cannot start, or a foreign one, keeps no other array from being found and served, and a start that is
+//! refused writes nothing.
+//! Method: several arrays on image files. One gets checksums of a program that does not exist yet, another one the name of the
+//! first or of its span. What is found, chosen and refused must concern that array alone.
 
 mod support;
 
@@ -145,8 +145,8 @@ fn a_foreign_array_of_the_same_name_is_a_warning_if_it_cannot_start() {
     assert!(refused.contains("tank-span1"), "{refused}");
 }
 
-/// A disk and its partition are one drive: `create` of both said that one was in use by another process, and none was there. But a
-/// search of a whole machine comes upon both, and was refused then.
+/// A disk and its partition are one drive: `create` of both said that one was in use by another process, and none was there. But
+/// a search of a whole machine comes upon both, and was refused then.
 #[test]
 fn a_disk_and_its_partition_may_both_be_looked_at_and_not_both_be_used() {
     let run = |program: &str, arguments: &[&str]| {

@@ -303,8 +303,8 @@ fn an_array_is_the_same_on_any_number_of_lanes() {
     }
 }
 
-/// The reads of a rebuild of one member and of a copy of another stayed in the times by which members are compared: beside the reads of
-/// clients, which are smaller and fewer at a time, one looked slow.
+/// The reads of a rebuild of one member and of a copy of another stayed in the times by which members are compared: beside the
+/// reads of clients, which are smaller and fewer at a time, one looked slow.
 #[test]
 fn times_of_a_rebuild_or_copy_are_not_left_in_the_recent_ones() {
     for lanes in [1, 2] {
@@ -403,8 +403,8 @@ fn members_fail_are_rebuilt_replaced_and_come_back_under_load() {
     }
 }
 
-/// Seed 60:961200011: a client had written the superblock of a member of another span to the end of a drive whose own superblock could not
-/// be read. The drive was overwritten without permission, and joined that span.
+/// Seed 60:961200011: a client had written the superblock of a member of another span to the end of a drive whose own superblock
+/// could not be read. The drive was overwritten without permission, and joined that span.
 #[test]
 fn a_superblock_that_a_client_wrote_does_not_say_where_a_drive_joins() {
     let mut tank = Tank::make("50", 6, 0, LogChoice::Auto);

@@ -508,7 +508,8 @@ fn spans_on(paths: &[PathBuf], here: &[usize]) -> Vec<([u8; 16], Vec<PathBuf>)> 
     vec![(uuid(0), drives(&[0, 1, 2])), (uuid(3), drives(&[3, 4, 5]))]
 }
 
-/// Before that, a rename started its spans with force: it took the stale member for a good one, and shut out the good one that was absent.
+/// Before that, a rename started its spans with force: it took the stale member for a good one, and shut out the good one that
+/// was absent.
 #[test]
 fn a_rename_writes_to_no_stale_member_and_shuts_none_out_that_is_absent() {
     let images = Images::new(6);

@@ -1,6 +1,6 @@
-//! Goal: a member that was cut short while in use never returns by the bitmap, also after a restart, since no bit names what it lost.
-//! Method: a member on an image file is cut to a half while the array runs, and made long again once it is dropped. The array is stopped, or its
-//! process ends without that. Then the drive is added.
+//! Goal: a member that was cut short while in use never returns by the bitmap, also after a restart, since no bit names what it
+//! lost. Method: a member on an image file is cut to a half while the array runs, and made long again once it is dropped. The
+//! array is stopped, or its process ends without that. Then the drive is added.
 
 mod support;
 

@@ -213,8 +213,8 @@ impl<D: BlockDevice> IntegrityDevice<D> {
         Self { layer: Rc::new(RefCell::new(layer)), limits: Rc::new(limits) }
     }
 
-    /// Keeps at most so many pages of checksums in memory, and those that are in use. A page is for 4 MiB of data. The default is 16384
-    /// pages.
+    /// Keeps at most so many pages of checksums in memory, and those that are in use. A page is for 4 MiB of data. The default is
+    /// 16384 pages.
     #[must_use]
     pub fn with_pages_max(self, pages_max: usize) -> Self {
         self.layer.borrow_mut().table = Table::new(pages_max);
@@ -375,8 +375,8 @@ impl<D: BlockDevice> Layer<D> {
         }
     }
 
-    /// Writes the next header beside the last durable one. If that fails, its slot holds anything, so the next one goes to the same
-    /// slot: in the other lies the only valid one.
+    /// Writes the next header beside the last durable one. If that fails, its slot holds anything, so the next one goes to the
+    /// same slot: in the other lies the only valid one.
     fn write_header(&mut self, last: bool) {
         self.header_busy = true;
         self.header.session = self.session;

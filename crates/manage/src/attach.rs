@@ -1,8 +1,8 @@
 //! `attach` and `detach`: arrays as devices of this machine's NBD client.
 //!
-//! `attach` leaves a process, the watcher, that gives the device new connections whenever the array is served anew. It is this program
-//! again, in a session of its own; with `--foreground` it is this process. What goes wrong before the device is there is reported
-//! by the command; afterwards the watcher logs.
+//! `attach` leaves a process, the watcher, that gives the device new connections whenever the array is served anew. It is this
+//! program again, in a session of its own; with `--foreground` it is this process. What goes wrong before the device is there is
+//! reported by the command; afterwards the watcher logs.
 
 use crate::api::ArrayView;
 use crate::cli::{Attach, Detach};
@@ -110,8 +110,8 @@ fn lock_attachment(folder: &Path, uuid: &[u8; 16]) -> Result<File, Failure> {
     })
 }
 
-/// The array. A unit of systemd waits until it is served, as its mounts would fail with a first attempt that fails. It counts as started
-/// meanwhile: the boot would wait with it, and mounts wait for the device, as long as systemd waits for any.
+/// The array. A unit of systemd waits until it is served, as its mounts would fail with a first attempt that fails. It counts as
+/// started meanwhile: the boot would wait with it, and mounts wait for the device, as long as systemd waits for any.
 fn find(command: &Attach) -> Result<(Client, ArrayView), Failure> {
     let may_wait = command.foreground && std::env::var_os("NOTIFY_SOCKET").is_some();
     let mut reported = String::new();
@@ -321,8 +321,8 @@ pub fn detach(command: &Detach, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// True if a device with this note belongs to the array called `what`. In a note, a part of the UUID follows a name that had to be
-/// changed.
+/// True if a device with this note belongs to the array called `what`. In a note, a part of the UUID follows a name that had to
+/// be changed.
 fn is_called(noted: &str, uuid: &[u8; 16], what: &str) -> bool {
     let (plain, uuid) = (file_name(what), uuid_text(uuid));
     match plain == what {

@@ -1,7 +1,7 @@
 //! The configuration of the daemon: which arrays belong to Stria on this machine, and how they are exported.
 //!
-//! It is one small file, `/etc/stria/stria.toml`, which people write and commands change (`edit`). Every key has a default. A key that is
-//! not known is an error with its line, so that a misspelt one is not silently without effect.
+//! It is one small file, `/etc/stria/stria.toml`, which people write and commands change (`edit`). Every key has a default. A key
+//! that is not known is an error with its line, so that a misspelt one is not silently without effect.
 
 mod api;
 pub mod edit;
@@ -294,8 +294,8 @@ impl Config {
         }
     }
 
-    /// Parses and checks a configuration. The error begins with the line of the first fault, if one is to blame, for the file's name to precede
-    /// it.
+    /// Parses and checks a configuration. The error begins with the line of the first fault, if one is to blame, for the file's
+    /// name to precede it.
     ///
     /// # Errors
     /// Every fault that can be found, and its remedy.
@@ -307,8 +307,8 @@ impl Config {
         }
     }
 
-    /// Every fault of the file that can be found, and of what it names on this machine: groups, certificates and keys, the PAM service.
-    /// Returns also what could be read.
+    /// Every fault of the file that can be found, and of what it names on this machine: groups, certificates and keys, the PAM
+    /// service. Returns also what could be read.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -340,8 +340,8 @@ impl Config {
         MonitorPlan::of(self.alarms.clone(), metrics, self.health.clone())
     }
 
-    /// True if a drive with a superblock of array `uuid` belongs to an array of the file at `path`. Reads nothing else of it: udev asks at
-    /// boot, and a fault elsewhere must not hand drives to mdadm.
+    /// True if a drive with a superblock of array `uuid` belongs to an array of the file at `path`. Reads nothing else of it:
+    /// udev asks at boot, and a fault elsewhere must not hand drives to mdadm.
     ///
     /// # Errors
     /// When the file cannot be read, or is no TOML with arrays.
@@ -373,8 +373,8 @@ impl Config {
     }
 }
 
-/// The group of this name, if one is given. It is looked up when it is used, and not when the configuration is checked: the machine's directory may
-/// not answer yet while it boots.
+/// The group of this name, if one is given. It is looked up when it is used, and not when the configuration is checked: the
+/// machine's directory may not answer yet while it boots.
 fn group(part: &str, name: Option<&str>) -> Result<Option<u32>, String> {
     name.map(crate::directory::group).transpose().map_err(|error| without_group(part, &error))
 }

@@ -3,9 +3,9 @@
 //! ```text
 //!   read the configuration ─ take commands ─ look at all drives, start what can start ─ let clients in ─ READY ─ keep ─ stop
 //! ```
-//! The control socket listens before the drives are looked at, so a drive that udev reports meanwhile is not missed. Clients are let in
-//! after the first look: one that reconnects after a restart finds its array there. The [`Keeper`] decides which array starts when; everything
-//! else is as in `serve`.
+//! The control socket listens before the drives are looked at, so a drive that udev reports meanwhile is not missed. Clients are
+//! let in after the first look: one that reconnects after a restart finds its array there. The [`Keeper`] decides which array
+//! starts when; everything else is as in `serve`.
 
 mod api;
 mod groups;
@@ -54,7 +54,8 @@ const LAST_ANSWERS: Duration = Duration::from_secs(1);
 pub fn daemon(command: &cli::Daemon, json: bool) -> Result<(), Failure> {
     log_to_stderr(if command.quiet { tracing::Level::WARN } else { tracing::Level::INFO });
     let path = config::path(command.config.config.as_deref());
-    // A fault in the configuration has an exit code of its own: another start is of no use (`RestartPreventExitStatus=` of the unit).
+    // A fault in the configuration has an exit code of its own: another start is of no use (`RestartPreventExitStatus=` of the
+    // unit).
     let config = Config::read(&path).map_err(|failure| Failure::Usage(failure.to_string()))?;
     config.nbd.options()?.check_keys()?;
     let watching = config.monitor_plan()?;
@@ -267,8 +268,8 @@ impl Running {
     }
 }
 
-/// Adds an image file that has joined an array to those that are searched: otherwise the array would lack it at the next start. Block
-/// devices are searched anyhow. Returns what was stored, or why not.
+/// Adds an image file that has joined an array to those that are searched: otherwise the array would lack it at the next start.
+/// Block devices are searched anyhow. Returns what was stored, or why not.
 fn search_for(drive: &Path, config: &Path, keeper: &Weak<Keeper>) -> Option<String> {
     if !drive.is_file() {
         return None;

@@ -7,7 +7,8 @@ use stria_drive::within;
 
 /// The time that the directory may take to find a group.
 const GROUP_WITHIN: Duration = Duration::from_secs(5);
-/// So long after a question without an answer the next ones get [`BRIEFLY`] only: each may cost a thread, and several groups are asked for in turn.
+/// So long after a question without an answer the next ones get [`BRIEFLY`] only: each may cost a thread, and several groups are
+/// asked for in turn.
 const HUNG_FOR: Duration = Duration::from_secs(60);
 /// The time that a start waits for a group. After that it goes on without.
 const START_WITHIN: Duration = Duration::from_secs(1);
@@ -95,8 +96,8 @@ fn begin(text: &str, patience: Duration, find: impl FnOnce(&str) -> Result<u32, 
     }
 }
 
-/// A group that was not found when it was asked for first. The machine may know it later: a directory on the network while it boots, or a package that
-/// makes the group.
+/// A group that was not found when it was asked for first. The machine may know it later: a directory on the network while it
+/// boots, or a package that makes the group.
 pub struct LateGroup {
     name: String,
     /// The answer that is still to come.

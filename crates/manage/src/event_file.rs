@@ -1,4 +1,5 @@
-//! Events on disk: one line of JSON each, in two files of bounded size, so that what happened before a restart can be read after it.
+//! Events on disk: one line of JSON each, in two files of bounded size, so that what happened before a restart can be read after
+//! it.
 
 use crate::api::EventView;
 use crate::mounts::{Below, awaited};
@@ -40,8 +41,9 @@ pub struct EventFile {
     written: Arc<AtomicU64>,
 }
 
-/// Keeps every event of the service in `folder` from now on, as long as the service lives. A disk that takes none is reported once; the
-/// arrays go on. Until it takes them, or while the file system of the folder is yet to be mounted, events wait in memory.
+/// Keeps every event of the service in `folder` from now on, as long as the service lives. A disk that takes none is reported
+/// once; the arrays go on. Until it takes them, or while the file system of the folder is yet to be mounted, events wait in
+/// memory.
 pub fn keep(service: &Arc<Service>, folder: &Path) -> EventFile {
     let mut record = Record { folder: folder.to_owned(), is_reported: false, written_to: Vec::new() };
     let (watched, written) = (Arc::downgrade(service), Arc::<AtomicU64>::default());

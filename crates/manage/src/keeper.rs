@@ -4,8 +4,8 @@
 //!   absent ──a drive comes──▶ waiting ──all are here, or time is up──▶ served ──stop──▶ stopped
 //!                                └────cannot start────▶ refused        (a drive that comes, a reload or `start` tries again)
 //! ```
-//! All that happens passes through one queue: drives that come, commands, and time. So no two of them look at an array at once. Opening an
-//! array is the only long step. A drive's message is answered before it: udev waits for its rule.
+//! All that happens passes through one queue: drives that come, commands, and time. So no two of them look at an array at once.
+//! Opening an array is the only long step. A drive's message is answered before it: udev waits for its rule.
 
 mod drives;
 mod judge;
@@ -42,13 +42,15 @@ use stria_host::{Found, HostError, OpenOptions, find, short_name};
 use tokio::sync::broadcast::error::RecvError;
 use watch::Watch;
 
-/// The pause before an array whose drives were in use is tried again, and the number of tries: another program may only have looked at them.
+/// The pause before an array whose drives were in use is tried again, and the number of tries: another program may only have
+/// looked at them.
 const AGAIN_AFTER: Duration = Duration::from_secs(5);
 const TRIES: u32 = 6;
 /// The pause between two looks at the pool of spares without a cause.
 const LOOK_AT_POOL_EVERY: Duration = Duration::from_secs(3600);
-/// The pause between two looks for changes in the pool, while an array needs a spare that it did not get. Such a look opens no drive that rests. All drives
-/// are opened again after the same pause, and then after twice the last one, because not every change shows.
+/// The pause between two looks for changes in the pool, while an array needs a spare that it did not get. Such a look opens no
+/// drive that rests. All drives are opened again after the same pause, and then after twice the last one, because not every
+/// change shows.
 const LOOK_IN_NEED_EVERY: Duration = Duration::from_secs(30);
 /// The time in which a drive shows whether it is in use.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
@@ -97,8 +99,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Keeper {
-    /// Starts the thread. It looks at all drives, and starts what can start; then `ready` is called once, and `reloaded` whenever another
-    /// configuration applies.
+    /// Starts the thread. It looks at all drives, and starts what can start; then `ready` is called once, and `reloaded` whenever
+    /// another configuration applies.
     pub fn start(
         config_path: PathBuf,
         config: Config,
@@ -218,7 +220,8 @@ impl Keeper {
         self.ask(Wish::Start { name, force })
     }
 
-    /// Starts nothing any more, and waits until what is being started has: for `patience` at most, as the thread may wait for a lane that hangs.
+    /// Starts nothing any more, and waits until what is being started has: for `patience` at most, as the thread may wait for a
+    /// lane that hangs.
     pub fn end(&self, patience: Duration) {
         self.ending.store(true, Ordering::SeqCst);
         let (answer, answered) = channel();
@@ -302,7 +305,8 @@ enum State {
     Refused(Reason),
 }
 
-/// How long an array waits for drives that it lacks. Its state has the time of the next look, which may be earlier: drives in use are tried again.
+/// How long an array waits for drives that it lacks. Its state has the time of the next look, which may be earlier: drives in use
+/// are tried again.
 #[derive(Clone, Copy)]
 enum Patience {
     /// It lacks none, or waits without an end.
@@ -385,7 +389,8 @@ struct Work {
     in_need: Vec<String>,
     /// The time of the next look at the pool without another cause.
     needs_at: Instant,
-    /// The pool as it was last seen while an array is in need. The time and the pause are those of the next look that opens all drives.
+    /// The pool as it was last seen while an array is in need. The time and the pause are those of the next look that opens all
+    /// drives.
     seen: Option<(spares::Seen, Instant, Duration)>,
     /// Drives that came back while their array still counted them as members.
     returning: Vec<(Uuid, PathBuf)>,
@@ -577,7 +582,8 @@ impl Work {
         self.wait(index, Reason::new(Obstacle::Silent, text), until);
     }
 
-    /// The time until which an array waits for drives that it lacks, from now on if it lacked none before; `None`: without an end.
+    /// The time until which an array waits for drives that it lacks, from now on if it lacked none before; `None`: without an
+    /// end.
     fn patience_of(&mut self, index: usize) -> Option<Instant> {
         if let Patience::Until(at) = self.arrays[index].patience {
             return Some(at);

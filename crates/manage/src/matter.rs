@@ -106,8 +106,8 @@ pub const RANK_LOST: u8 = 0;
 pub const RANK_LAST: u8 = 4;
 
 impl MatterKind {
-    /// The order among matters of one urgency: lost data, data out of reach, data that the next failure loses, the same with a rebuild that
-    /// runs, the rest.
+    /// The order among matters of one urgency: lost data, data out of reach, data that the next failure loses, the same with a
+    /// rebuild that runs, the rest.
     fn rank(self, is_bare: bool) -> u8 {
         match self {
             Self::Failed => RANK_LOST,
@@ -727,7 +727,8 @@ mod tests {
         assert_eq!(degraded(0, filled("rebuild", &[])), [(Rebuilding, Critical)]);
         assert_eq!(degraded(0, filled("resync", &[])), [(Rebuilding, Critical)], "the rebuild comes after it");
         assert_eq!(degraded(0, serde_json::json!({"/sweep": sweep("scrub")})), [(Degraded, Critical)]);
-        // Nobody goes home while a gap has no drive: RAID 6 has lost two and has one spare, a replacement is copied, a resync runs.
+        // Nobody goes home while a gap has no drive: RAID 6 has lost two and has one spare, a replacement is copied, a resync
+        // runs.
         assert_eq!(degraded(1, filled("rebuild", &[2])), [(Degraded, Critical)]);
         let copied = serde_json::json!({"/sweep": sweep("rebuild"), "/members/1/role": "replacing", "/missing_slots": [2]});
         assert_eq!(degraded(0, copied), [(Degraded, Critical)]);

@@ -1,8 +1,9 @@
 //! mdadm's own configuration, so that mdadm leaves Stria's arrays alone.
 //!
-//! mdadm assembles at boot, and when a drive comes, whatever it is not told to ignore. A marked block in `mdadm.conf` says `ARRAY <ignore>` for every
-//! array of Stria's and for its spans. Lines outside of it that say otherwise about such an array are put into comments, and come back when the
-//! array is released. The functions on text are pure; [`keep_away`] applies them to the file.
+//! mdadm assembles at boot, and when a drive comes, whatever it is not told to ignore. A marked block in `mdadm.conf` says `ARRAY
+//! <ignore>` for every array of Stria's and for its spans. Lines outside of it that say otherwise about such an array are put
+//! into comments, and come back when the array is released. The functions on text are pure; [`keep_away`] applies them to the
+//! file.
 
 use crate::atomic_file::replace;
 use crate::config::{Config, Uuid};
@@ -29,7 +30,8 @@ struct Change {
     text: String,
 }
 
-/// What mdadm's configuration has to become so that it says what Stria's does. `None`: it says that already, or mdadm is not here.
+/// What mdadm's configuration has to become so that it says what Stria's does. `None`: it says that already, or mdadm is not
+/// here.
 ///
 /// # Errors
 /// When it cannot be read, or a person has damaged the block.
@@ -87,7 +89,8 @@ fn update(config: &Config) -> Result<Option<PathBuf>, Failure> {
     Ok(Some(path))
 }
 
-/// The text with a block that ignores these arrays, each a name and the identities of it and its spans; without one if there is none.
+/// The text with a block that ignores these arrays, each a name and the identities of it and its spans; without one if there is
+/// none.
 ///
 /// # Errors
 /// When the block in it has no end.

@@ -5,8 +5,8 @@
 //!                        └──▶ metrics ─▶ GET /metrics on the control socket, and over TCP where that was asked for
 //!   drives ─▶ board (stria-health) ─▶ both
 //! ```
-//! It only reads: nothing here changes an array (`routine` does). A `serve` or another process with a [`Service`] starts one, and adds
-//! [`Monitor::router`] to its control socket.
+//! It only reads: nothing here changes an array (`routine` does). A `serve` or another process with a [`Service`] starts one, and
+//! adds [`Monitor::router`] to its control socket.
 
 mod board;
 mod family;
@@ -142,7 +142,8 @@ impl Monitor {
         Router::new().route("/metrics", get(metrics)).with_state(Arc::clone(self))
     }
 
-    /// Answers `GET /metrics` at this address as soon as it can be listened on: while another program has the port, an alarm stands.
+    /// Answers `GET /metrics` at this address as soon as it can be listened on: while another program has the port, an alarm
+    /// stands.
     pub async fn listen_when_free(self: Arc<Self>, address: SocketAddr, mut over: watch::Receiver<bool>) {
         while let Err(failure) = self.listen(address, over.clone()).await {
             let again = LISTEN_AGAIN_EVERY.as_secs();
@@ -220,7 +221,8 @@ impl Monitor {
         self.set_patience(patience);
     }
 
-    /// Changes the time for which an array may wait for its drives before that is reported. One that waits for ever is reported after the usual time.
+    /// Changes the time for which an array may wait for its drives before that is reported. One that waits for ever is reported
+    /// after the usual time.
     pub fn set_patience(&self, patience: Option<Duration>) {
         *self.patience.lock().unwrap_or_else(PoisonError::into_inner) = patience.unwrap_or(NOT_SERVED_FOR);
     }
@@ -249,7 +251,8 @@ impl Monitor {
         self.slow.lock().unwrap_or_else(PoisonError::into_inner).of(array)
     }
 
-    /// Raises the alarm that a part of the configuration does not hold. It lasts until the part [holds](Self::holds), or this process ends.
+    /// Raises the alarm that a part of the configuration does not hold. It lasts until the part [holds](Self::holds), or this
+    /// process ends.
     pub fn stand(&self, part: &str, text: String) {
         let array = NO_ARRAY.to_owned();
         let fault = Condition { event: Event::ConfigFault, array, component: Some(part.into()), text: format!("{part}: {text}") };

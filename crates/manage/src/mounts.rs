@@ -9,9 +9,9 @@ use std::time::Duration;
 /// The pause between two requests to one automount, since each that fails makes systemd try the mount.
 const ASK_EVERY: Duration = Duration::from_secs(10);
 
-/// The file system of `folder` that is yet to be mounted: `/etc/fstab` names it, or it is an automount. At boot it is mounted later, perhaps from
-/// an array. A thread of its own opens an automount, which makes Linux mount it. The caller does not: the mount may wait for an array that the
-/// caller starts.
+/// The file system of `folder` that is yet to be mounted: `/etc/fstab` names it, or it is an automount. At boot it is mounted
+/// later, perhaps from an array. A thread of its own opens an automount, which makes Linux mount it. The caller does not: the
+/// mount may wait for an array that the caller starts.
 pub fn awaited(folder: &Path) -> Option<PathBuf> {
     let text = |path| fs::read_to_string(path).unwrap_or_default();
     let (point, is_automount) = awaited_by(folder, &text("/etc/fstab"), &text("/proc/self/mountinfo"))?;

@@ -165,8 +165,8 @@ impl NbdOptions {
         self.server_on(listeners, inherited, self.tls_config()?)
     }
 
-    /// The same for a process that serves arrays all the same if it cannot serve TCP clients: because of certificate, key or authorities, without which
-    /// they would connect without encryption, or because another program has the port.
+    /// The same for a process that serves arrays all the same if it cannot serve TCP clients: because of certificate, key or
+    /// authorities, without which they would connect without encryption, or because another program has the port.
     ///
     /// # Errors
     /// When it cannot listen on unix sockets.

@@ -1,7 +1,8 @@
-//! The steps by which an array comes to belong to Stria on this machine, gets another name, and changes its settings while it does not run.
+//! The steps by which an array comes to belong to Stria on this machine, gets another name, and changes its settings while it
+//! does not run.
 //!
-//! The command line and the API take the same steps. Each checks the configuration before a drive is written. The caller tells the
-//! daemon: a command reaches it by a socket, and the API is part of it.
+//! The command line and the API take the same steps. Each checks the configuration before a drive is written. The caller tells
+//! the daemon: a command reaches it by a socket, and the API is part of it.
 
 use crate::config::edit::Edit;
 use crate::config::{Array, Block, Config, Uuid};
@@ -160,8 +161,8 @@ impl Renamed {
 /// Gives an array that is not served another name, on its drives and in the configuration at `path`.
 ///
 /// # Errors
-/// When another array has the name, a drive is in use or cannot be written, or a span was not stopped cleanly or lacks a member that took part
-/// when it last ran.
+/// When another array has the name, a drive is in use or cannot be written, or a span was not stopped cleanly or lacks a member
+/// that took part when it last ran.
 pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str) -> Result<Renamed, Failure> {
     let (uuid, arrays) = (Uuid(array.uuid), tree(assemblies, array));
     // Checked before the drives are written: another array may have the name here.
@@ -186,7 +187,8 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
     Ok(Renamed { old: short_name(&array.name).to_owned(), drive_count, is_known, absent, uuid })
 }
 
-/// Renames an array and its spans, which are written through. With force a stale member would take part, so they are looked at again without.
+/// Renames an array and its spans, which are written through. With force a stale member would take part, so they are looked at
+/// again without.
 fn rename_spans(drives_here: &[PathBuf], uuid: [u8; 16], new: &str) -> Result<usize, Failure> {
     let found = find(drives_here, OpenOptions { read_only: true, ..OpenOptions::default() })?;
     if let Some(error) = found.assemblies.iter().find_map(|one| one.outcome.as_ref().err()) {
@@ -223,7 +225,8 @@ pub fn change(assemblies: &[Assembly], array: &Assembly, request: &SettingsReque
     )))
 }
 
-/// Writes the settings that are not in the metadata to the configuration at `path`. False: the configuration does not name the array.
+/// Writes the settings that are not in the metadata to the configuration at `path`. False: the configuration does not name the
+/// array.
 ///
 /// # Errors
 /// When the file cannot be changed.
@@ -251,10 +254,11 @@ fn edit_of(path: &Path, uuid: Uuid) -> Result<Option<(Edit, Array)>, Failure> {
     Ok(find(edit.before()).map(|known| (edit, known)))
 }
 
-/// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was done.
+/// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was
+/// done.
 ///
-/// An mdadm that udev started before mdadm's configuration named the array may still be about to assemble it. So this waits until udev is idle; later
-/// ones leave the array alone. Without udev, nothing starts mdadm.
+/// An mdadm that udev started before mdadm's configuration named the array may still be about to assemble it. So this waits until
+/// udev is idle; later ones leave the array alone. Without udev, nothing starts mdadm.
 fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
     if drives.iter().any(|path| !path.is_file()) {
         let _ = Command::new("udevadm").args(["settle", "--timeout=30"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -280,7 +284,8 @@ fn holders(device: &str) -> Vec<String> {
     holders.into_iter().flatten().flatten().map(|holder| holder.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Stops an md device and those that lie on it (md(4): `clear`). The kernel refuses if one is in use; udev uses a new one for a moment.
+/// Stops an md device and those that lie on it (md(4): `clear`). The kernel refuses if one is in use; udev uses a new one for a
+/// moment.
 fn stop_md(name: &str) -> Result<(), String> {
     for holder in holders(name) {
         if !holder.starts_with("md") {

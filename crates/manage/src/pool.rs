@@ -41,8 +41,8 @@ pub fn drive(path: &Path, state: &PoolState) -> PoolDrive {
     PoolDrive { path: path.to_owned(), free: size_bytes.is_some(), state, size_bytes, enclosure: enclosure_of(path) }
 }
 
-/// Links of `/dev/disk/by-id` that name the hardware. Others come from the content (`lvm-pv-uuid-`) or from a name (`dm-name-`, `md-name-`):
-/// the wipe that makes a drive blank, or a new name, removes them.
+/// Links of `/dev/disk/by-id` that name the hardware. Others come from the content (`lvm-pv-uuid-`) or from a name (`dm-name-`,
+/// `md-name-`): the wipe that makes a drive blank, or a new name, removes them.
 const OF_HARDWARE: [&str; 11] =
     ["nvme-", "ata-", "scsi-", "wwn-", "usb-", "virtio-", "mmc-", "ieee1394-", "google-", "ccw-", "dm-uuid-mpath-"];
 

@@ -129,7 +129,8 @@ impl Quiet {
     }
 }
 
-/// True if every array of the tree with a member to fill has failed, or stopped its last rebuild for good. `ends`: those of its rebuilds.
+/// True if every array of the tree with a member to fill has failed, or stopped its last rebuild for good. `ends`: those of its
+/// rebuilds.
 pub fn is_given_up(array: &ArrayView, ends: &[EventView]) -> bool {
     let has_own = array.members.iter().any(is_target);
     let last = ends.iter().rfind(|end| end.array == array.name);

@@ -4,8 +4,8 @@
 //!   server ─ who calls (auth) ─ which route (route) ─ looks, plans, jobs ─▶ Service, Keeper, Monitor
 //!         └ the page's files                         └ state and events as a stream (stream)
 //! ```
-//! It runs on threads of its own, of low priority, and reaches arrays as the control socket does: by message. However many clients look,
-//! lanes are asked once a second. [`routes::routes`] declares every path; `docs/openapi.json` is generated from it.
+//! It runs on threads of its own, of low priority, and reaches arrays as the control socket does: by message. However many
+//! clients look, lanes are asked once a second. [`routes::routes`] declares every path; `docs/openapi.json` is generated from it.
 
 mod accounts;
 pub mod auth;

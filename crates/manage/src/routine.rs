@@ -1,13 +1,15 @@
-//! Routine work of the daemon: scrubs and self-tests by schedule, members that are copied to a spare before they fail, and what all that found.
+//! Routine work of the daemon: scrubs and self-tests by schedule, members that are copied to a spare before they fail, and what
+//! all that found.
 //!
 //! ```text
 //!   calendar, quiet hours, links (stria-routine) ─┐
 //!   views of arrays, health of drives ────────────┼▶ look, every second ─ scrub, self-test, replace ─▶ service
 //!   notes of what was done (ledger) ──────────────┘
 //! ```
-//! One thread does it. A scrub that the end of the quiet hours, a restart or a failed member interrupts goes on from its position. Scrubs by
-//! schedule only find: what they find is repaired by people. What runs on a link, a rebuild too, keeps all other routine work off that link.
-//! Trim has no schedule: only a file system knows which space is free, and trims it through the array (`fstrim.timer`).
+//! One thread does it. A scrub that the end of the quiet hours, a restart or a failed member interrupts goes on from its
+//! position. Scrubs by schedule only find: what they find is repaired by people. What runs on a link, a rebuild too, keeps all
+//! other routine work off that link. Trim has no schedule: only a file system knows which space is free, and trims it through the
+//! array (`fstrim.timer`).
 
 mod foresight;
 
@@ -437,7 +439,8 @@ impl Work {
         }
     }
 
-    /// The link that a drive shares with others. It is looked up now and then: another drive may have its name, and a look may have failed.
+    /// The link that a drive shares with others. It is looked up now and then: another drive may have its name, and a look may
+    /// have failed.
     fn link(&mut self, path: &str) -> String {
         if let Some((known, at)) = self.seats.get(path)
             && at.elapsed() < SEAT_HOLDS
@@ -530,7 +533,8 @@ impl Work {
         }
     }
 
-    /// Notes under the serial number alone, as they were before, or of a drive that had no twin, belong to the first drive that they fit.
+    /// Notes under the serial number alone, as they were before, or of a drive that had no twin, belong to the first drive that
+    /// they fit.
     fn take_over_notes(&self, entries: &[DriveEntry], keys: &BTreeMap<PathBuf, String>) {
         let take_over = |notes: &mut Notes| {
             for entry in entries {
@@ -724,7 +728,8 @@ fn drive_names(entry: &DriveEntry) -> Vec<String> {
     }
 }
 
-/// The keys of drives in the notes. Drives behind some bridges and controllers share one serial number: their paths tell them apart.
+/// The keys of drives in the notes. Drives behind some bridges and controllers share one serial number: their paths tell them
+/// apart.
 fn drive_keys(entries: &[DriveEntry], whole_disk: impl Fn(&Path) -> PathBuf) -> BTreeMap<PathBuf, String> {
     let named: Vec<(&PathBuf, String)> = entries.iter().map(|entry| (&entry.path, drive_names(entry).swap_remove(0))).collect();
     let key = |(path, name): &(&PathBuf, String)| {

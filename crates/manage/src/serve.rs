@@ -74,8 +74,8 @@ fn export_names(planned: &[PlannedArray], name: Option<&str>) -> Result<Vec<Stri
 /// A way to an array: `nbd` or `ublk`, the array's name here, the URI or device.
 type Way = (&'static str, String, String);
 
-/// Opens all arrays. If one cannot be opened, those before it are stopped cleanly. `disks` are the sockets where an array is the disk of
-/// a virtual machine, each with the array's name.
+/// Opens all arrays. If one cannot be opened, those before it are stopped cleanly. `disks` are the sockets where an array is the
+/// disk of a virtual machine, each with the array's name.
 fn open_all(
     service: &Arc<Service>,
     planned: &[PlannedArray],
@@ -116,8 +116,8 @@ fn open_all(
     Ok(ways)
 }
 
-/// The number of an array's disk in virtual machines: the first ten bytes of its UUID in hexadecimal, 20 characters, as many as a driver
-/// takes.
+/// The number of an array's disk in virtual machines: the first ten bytes of its UUID in hexadecimal, 20 characters, as many as a
+/// driver takes.
 pub fn disk_serial(uuid: &[u8; 16]) -> String {
     uuid[..10].iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -90,7 +90,8 @@ impl Wish {
     }
 }
 
-/// The sockets of a process that serves arrays. Their files are removed when this is dropped, even if other code still holds the service.
+/// The sockets of a process that serves arrays. Their files are removed when this is dropped, even if other code still holds the
+/// service.
 pub struct Sockets {
     /// The effect of signals.
     pub service: Arc<Service>,

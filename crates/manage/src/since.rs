@@ -1,4 +1,5 @@
-//! Since when something is wrong, from the events that are known and from what the process sees. Never guessed: what no event tells stays unknown.
+//! Since when something is wrong, from the events that are known and from what the process sees. Never guessed: what no event
+//! tells stays unknown.
 
 use crate::api::{ArrayView, EventView, MemberView};
 use crate::clock::now_ms;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use stria_front::{SocketAccess, SocketError, SocketFile};
 use stria_terminal::Failure;
 
-/// 2 s: how long a serve waits for what one that ends, or was killed, still holds. The kernel closes the files of a killed process
-/// only after it has wound up its io_uring.
+/// 2 s: how long a serve waits for what one that ends, or was killed, still holds. The kernel closes the files of a killed
+/// process only after it has wound up its io_uring.
 const GONE_AFTER: Duration = Duration::from_secs(2);
 
 /// Tries until something is free, for [`GONE_AFTER`]. `is_held`: whether an error says that another process holds it.

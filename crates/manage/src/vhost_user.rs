@@ -45,8 +45,8 @@ impl FromStr for DiskSocket {
 }
 
 impl VhostUserOptions {
-    /// The sockets of each array. `names` are the arrays that will be served. Sockets that cannot work are refused before anything is
-    /// changed.
+    /// The sockets of each array. `names` are the arrays that will be served. Sockets that cannot work are refused before
+    /// anything is changed.
     ///
     /// # Errors
     /// [`Failure::Usage`] with the remedy, or that a socket cannot be made.

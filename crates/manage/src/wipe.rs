@@ -111,8 +111,8 @@ pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
     })
 }
 
-/// Erases drives. All are checked and locked before the first is written. `seen`: as they were when that was confirmed. `progress` receives
-/// how far a sanitize is, in per cent.
+/// Erases drives. All are checked and locked before the first is written. `seen`: as they were when that was confirmed.
+/// `progress` receives how far a sanitize is, in per cent.
 ///
 /// # Errors
 /// When a drive is in use, is not as it was seen, does not offer the means, or fails.

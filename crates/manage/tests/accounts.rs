@@ -1,5 +1,6 @@
 //! Goal: accounts of the system log in to the API with their password, as PAM and the groups say, and nobody else does.
-//! Method: the real daemon by TLS and the machine's libpam, once with a script for a module, once with pam_unix and accounts of the test alone.
+//! Method: the real daemon by TLS and the machine's libpam, once with a script for a module, once with pam_unix and accounts of
+//! the test alone.
 
 mod support;
 

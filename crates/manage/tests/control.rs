@@ -1,6 +1,6 @@
 //! Goal: the control socket answers whatever else is connected to it, and no connection makes its memory grow.
-//! Method: the real program, plain sockets that break the rules, and `stria status` beside them; altered requests, more of them by
-//! `STRIA_FUZZ_REQUESTS=100000 STRIA_FUZZ_SEED=1 cargo test -p stria-manage --test control altered`.
+//! Method: the real program, plain sockets that break the rules, and `stria status` beside them; altered requests, more of them
+//! by `STRIA_FUZZ_REQUESTS=100000 STRIA_FUZZ_SEED=1 cargo test -p stria-manage --test control altered`.
 
 mod support;
 

@@ -332,7 +332,8 @@ fn the_supervisor_hears_what_it_must() {
     daemon.ended_well();
 }
 
-/// A configuration that was cut short is valid if the cut is between two keys. When it is whole again, the arrays are the daemon's as before.
+/// A configuration that was cut short is valid if the cut is between two keys. When it is whole again, the arrays are the
+/// daemon's as before.
 #[test]
 fn an_array_that_is_in_the_configuration_again_is_still_served() {
     let (place, _, _) = machine();

@@ -1,5 +1,6 @@
 //! Goal: an array that belongs to Stria is left alone by mdadm, and comes back to it when it is released.
-//! Method: `stria adopt` writes mdadm's configuration; the real mdadm reads it in the oracle's Linux, with the array's drives attached.
+//! Method: `stria adopt` writes mdadm's configuration; the real mdadm reads it in the oracle's Linux, with the array's drives
+//! attached.
 
 mod support;
 

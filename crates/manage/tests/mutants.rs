@@ -43,7 +43,8 @@ fn image(place: &Place, index: usize, drive: &MemoryDrive) -> String {
 /// The processor time that a program has taken.
 fn worked(pid: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name in parentheses may hold anything; user and system time are the twelfth and thirteenth field after it, in hundredths.
+    // The name in parentheses may hold anything; user and system time are the twelfth and thirteenth field after it, in
+    // hundredths.
     let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
     Duration::from_millis(fields.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>() * 10)
 }

@@ -222,8 +222,8 @@ fn the_package_starts_the_daemon_when_it_is_installed_first_or_again_and_an_upgr
     assert_eq!(configure("0.1.0"), (true, false), "after a removal");
 }
 
-/// Bug: it stood before remote-fs.target, and logins after that, while it waited for its array; later multi-user.target waited with it for ever.
-/// `find` in attach.rs has it count as started meanwhile, and tests/boot boots such a machine.
+/// Bug: it stood before remote-fs.target, and logins after that, while it waited for its array; later multi-user.target waited
+/// with it for ever. `find` in attach.rs has it count as started meanwhile, and tests/boot boots such a machine.
 #[test]
 fn the_unit_that_attaches_an_array_holds_up_no_target() {
     let unit = fs::read_to_string(project("packaging/systemd/stria-attach@.service")).expect("a unit");

@@ -178,7 +178,8 @@ impl<'a> Drives<'a> {
         fs::create_dir(&folder).expect("a folder");
         let drives = Self(place);
         drives.write("well", true, 0);
-        // The first question after the start of a self-test finds it running, the second one finds its result. The one before has passed.
+        // The first question after the start of a self-test finds it running, the second one finds its result. The one before has
+        // passed.
         let program = format!(
             "#!/bin/sh\ncd {}\nfor drive; do :; done\nname=$(basename \"$drive\")\nstate=0\n\
              case \"$*\" in\n\
@@ -394,8 +395,8 @@ fn a_disk_that_sleeps_is_not_woken_for_its_self_test() {
     daemon.ended_well();
 }
 
-/// The restart of an array ends a scrub that a pause holds without an event of its own: it counted as running for ever, and kept all routine work off
-/// its link.
+/// The restart of an array ends a scrub that a pause holds without an event of its own: it counted as running for ever, and kept
+/// all routine work off its link.
 #[test]
 fn a_scrub_that_was_held_when_its_array_restarted_is_done_nevertheless() {
     let (place, _) = machine("5", &["tank"], 3, 0);

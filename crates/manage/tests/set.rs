@@ -121,7 +121,8 @@ fn checksums_go_and_come_back() {
     assert!(serve.client("tank").write(0, &example(8)).expect("it writes"));
     let checked =
         |place: &Place| place.status("tank")["members"].as_array().expect("a list").iter().all(|m| m["checksums"].is_object());
-    // What is written while there are none must not be judged by those of before. From the second time on they lie where they lay.
+    // What is written while there are none must not be judged by those of before. From the second time on they lie where they
+    // lay.
     for (on, written) in [("off", 9), ("on", 10), ("off", 11), ("on", 11), ("off", 12), ("on", 12)] {
         place.ok(&["set", "tank", "--integrity", on, "--force"]);
         assert_eq!(checked(&place), on == "on");
@@ -192,7 +193,8 @@ fn a_drive_that_is_gone_at_the_pause_keeps_no_redundant_array_down() {
     assert!(log.contains(&format!("{} does not exist", drives[1])) && log.contains("starts without this drive"), "{log}");
 }
 
-/// Before that, the daemon took an array that did not start after the pause for one that a command had stopped, and left it stopped for ever.
+/// Before that, the daemon took an array that did not start after the pause for one that a command had stopped, and left it
+/// stopped for ever.
 #[test]
 fn the_daemon_starts_an_array_that_a_pause_left_stopped() {
     let place = Place::new();

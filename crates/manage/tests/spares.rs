@@ -121,7 +121,8 @@ fn a_daemon_that_is_killed_while_a_spare_moves_loses_neither() {
         std::thread::sleep(Duration::from_millis(round as u64 * 15));
         daemon.kill();
         daemon = Daemon::start(&place);
-        // If the members knew of the spare and the spare did not yet know of them, the daemon first waits for the drive that is missing.
+        // If the members knew of the spare and the spare did not yet know of them, the daemon first waits for the drive that is
+        // missing.
         let end = Instant::now() + PATIENCE;
         while place.run(&["status", "a"]).code == 1 {
             assert!(Instant::now() < end, "\"a\" is not served");

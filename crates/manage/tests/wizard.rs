@@ -1,5 +1,5 @@
-//! Goal: `stria create` without arguments asks three questions on a terminal, shows the command that follows, and makes the array only when that
-//! is confirmed. Method: a real terminal by `script` (util-linux), answers on its input, image files.
+//! Goal: `stria create` without arguments asks three questions on a terminal, shows the command that follows, and makes the array
+//! only when that is confirmed. Method: a real terminal by `script` (util-linux), answers on its input, image files.
 
 mod support;
 
@@ -66,7 +66,8 @@ fn what_is_not_confirmed_is_not_done() {
     place.run(&["create"]).refused(2, &["--level", "NAME"]);
 }
 
-/// Before, the answer to a question about one content overwrote another that had come meanwhile, as only `create` compared the two.
+/// Before, the answer to a question about one content overwrote another that had come meanwhile, as only `create` compared the
+/// two.
 #[test]
 fn a_drive_that_has_changed_since_the_question_is_not_overwritten() {
     let place = Place::new();

@@ -1,8 +1,8 @@
 //! Whether a user name and a password are right, by the machine's PAM.
 //!
-//! [`check`] opens libpam when it is called, so no program is linked with it: one that is linked statically starts without it, and is told that it
-//! cannot check. PAM's modules are code of others. They may block, wait after a wrong password, change the process or end it. So call this in a
-//! process of its own, and give that process a time.
+//! [`check`] opens libpam when it is called, so no program is linked with it: one that is linked statically starts without it,
+//! and is told that it cannot check. PAM's modules are code of others. They may block, wait after a wrong password, change the
+//! process or end it. So call this in a process of its own, and give that process a time.
 //!
 //! The crate knows neither groups nor roles, and keeps nothing.
 #![deny(unsafe_code)]
@@ -36,7 +36,8 @@ pub struct Login {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// Name and password are right, and the account may be used. The name is that of the account, which a module may have changed.
+    /// Name and password are right, and the account may be used. The name is that of the account, which a module may have
+    /// changed.
     Right(String),
     /// They are not, or the account may not be used. PAM's reason is for the record only: it tells a guesser too much.
     Wrong(String),

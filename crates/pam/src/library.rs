@@ -1,7 +1,8 @@
-//! libpam itself, by `dlopen`. Declarations follow `security/pam_appl.h` and `security/_pam_types.h` of Linux-PAM, whose ABI has not changed since 1.0.
+//! libpam itself, by `dlopen`. Declarations follow `security/pam_appl.h` and `security/_pam_types.h` of Linux-PAM, whose ABI has
+//! not changed since 1.0.
 //!
-//! `unsafe` is here because the library is one of C: its functions are found by name, their types are promised by its headers, and it calls back
-//! for the password with pointers of its own.
+//! `unsafe` is here because the library is one of C: its functions are found by name, their types are promised by its headers,
+//! and it calls back for the password with pointers of its own.
 
 use crate::Verdict;
 use libloading::{Library, Symbol};
@@ -69,11 +70,12 @@ struct Pam<'a> {
     in_words: Symbol<'a, InWords>,
 }
 
-/// Answers the first prompt without an echo with the password, `data`. Modules that ask for more are refused: a request has no more to tell.
+/// Answers the first prompt without an echo with the password, `data`. Modules that ask for more are refused: a request has no
+/// more to tell.
 ///
 /// # Safety
-/// As `pam_conv(3)` promises: `messages` points to `count` messages, and `data` is that of [`Conversation`]. Linux-PAM keeps the messages in an
-/// array of pointers.
+/// As `pam_conv(3)` promises: `messages` points to `count` messages, and `data` is that of [`Conversation`]. Linux-PAM keeps the
+/// messages in an array of pointers.
 unsafe extern "C" fn converse(
     count: c_int,
     messages: *mut *const Message,
@@ -81,7 +83,8 @@ unsafe extern "C" fn converse(
     data: *mut c_void,
 ) -> c_int {
     let Ok(count) = usize::try_from(count) else { return CONV_ERR };
-    // SAFETY: `check` passes a pointer to its password, which outlives the library's handle, and nothing else refers to it meanwhile.
+    // SAFETY: `check` passes a pointer to its password, which outlives the library's handle, and nothing else refers to it
+    // meanwhile.
     let password = unsafe { &mut *data.cast::<Option<CString>>() };
     // SAFETY: a plain call. The library frees the memory by `free`, so it comes from libc.
     let memory = unsafe { libc::calloc(count.max(1), size_of::<Response>()) }.cast::<Response>();
@@ -136,7 +139,8 @@ pub fn check(service: &CStr, folder: Option<&CStr>, user: &CStr, password: CStri
     let mut password = Some(password);
     let conversation = Conversation { converse, data: (&raw mut password).cast() };
     let mut handle = ptr::null_mut();
-    // SAFETY: the types are those of the library's headers. Strings and the conversation outlive the handle, which `pam_end` frees below.
+    // SAFETY: the types are those of the library's headers. Strings and the conversation outlive the handle, which `pam_end`
+    // frees below.
     let (pam, started) = unsafe {
         let pam = Pam {
             set_item: library.get(b"pam_set_item\0").map_err(missing)?,
@@ -164,7 +168,8 @@ pub fn check(service: &CStr, folder: Option<&CStr>, user: &CStr, password: CStri
     if started != SUCCESS || handle.is_null() {
         return Err(format!("PAM does not start: status {started}"));
     }
-    // SAFETY: the handle is open until `pam_end`, and only this thread has it. Items are copied, but for the function, which is static.
+    // SAFETY: the handle is open until `pam_end`, and only this thread has it. Items are copied, but for the function, which is
+    // static.
     unsafe {
         let mut status = SUCCESS;
         if !from.is_empty() {

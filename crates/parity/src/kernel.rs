@@ -97,7 +97,8 @@ pub(crate) struct Kernel {
 
 impl Kernel {
     /// # Safety
-    /// Every pointer of `job` that is not null is valid for `bytes` bytes; the outputs overlap nothing but an input of the same start.
+    /// Every pointer of `job` that is not null is valid for `bytes` bytes; the outputs overlap nothing but an input of the same
+    /// start.
     pub(crate) unsafe fn syndromes(&self, purpose: u8, level: usize, job: &Job<'_>) -> u8 {
         debug_assert!(!job.data.is_empty() && job.bytes.is_multiple_of(64));
         // SAFETY: the caller's promise; a kernel is reached only where `is_present`.

@@ -3,9 +3,9 @@
 //! Slices in, slices out. This crate does not know arrays, drives, layouts or threads. It allocates nothing, and its only state
 //! is the choice of a kernel, made once by what the processor has.
 //!
-//! `code`, `recover` and `store` define what is computed, `kernel` how, `reference` the correct result; `chosen` has the kernel of
-//! this process. All operations work byte by byte, so any sub-range of a multiple of 64 bytes may be given alone. `unsafe` is used
-//! in the kernels, and where slices become their jobs.
+//! `code`, `recover` and `store` define what is computed, `kernel` how, `reference` the correct result; `chosen` has the kernel
+//! of this process. All operations work byte by byte, so any sub-range of a multiple of 64 bytes may be given alone. `unsafe` is
+//! used in the kernels, and where slices become their jobs.
 
 mod addresses;
 mod chosen;

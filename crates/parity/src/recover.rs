@@ -135,8 +135,8 @@ impl Sources {
     }
 }
 
-/// Gives the job the lost strips as outputs, data before parity, each with its row of the matrix over the parities in `used`. Returns the
-/// count of parities up to the last that a row needs.
+/// Gives the job the lost strips as outputs, data before parity, each with its row of the matrix over the parities in `used`.
+/// Returns the count of parities up to the last that a row needs.
 #[inline]
 fn set_outputs(job: &mut Job<'_>, used: &[usize], gone: &[usize], data: &mut [Strip<'_>], parity: &mut [Strip<'_>]) -> usize {
     let solution = solve(used, gone);

@@ -1,8 +1,9 @@
 //! Calendar events as systemd writes them (systemd.time(7), "Calendar events").
 //!
-//! `[WEEKDAYS] [[YEAR-]MONTH-DAY] [HOUR:MINUTE[:SECOND]] [ZONE]`, with lists, ranges (`1..7`), repetitions (`0/15`), days from the end of a
-//! month (`*-*~1`), and the words `daily`, `weekly`, `monthly` and others. Fractions of a second and `@SECONDS` are refused. A local time
-//! that a change of the clocks skips does not occur on that day; one that occurs twice counts once, the first time: as in systemd.
+//! `[WEEKDAYS] [[YEAR-]MONTH-DAY] [HOUR:MINUTE[:SECOND]] [ZONE]`, with lists, ranges (`1..7`), repetitions (`0/15`), days from
+//! the end of a month (`*-*~1`), and the words `daily`, `weekly`, `monthly` and others. Fractions of a second and `@SECONDS` are
+//! refused. A local time that a change of the clocks skips does not occur on that day; one that occurs twice counts once, the
+//! first time: as in systemd.
 
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};

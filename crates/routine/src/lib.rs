@@ -5,8 +5,9 @@
 //!   hours     "22:00-06:00" ─ quiet now? ───────┼▶ plan ─ the jobs that may begin now
 //!   links     of jobs and of what runs ─────────┘
 //! ```
-//! The crate knows neither arrays nor drives, and has no clock: its user passes the time, in seconds since 1970, and the running work. So a
-//! test covers years in a moment. The calendar is that of systemd.time(7), and is tested against `systemd-analyze calendar`.
+//! The crate knows neither arrays nor drives, and has no clock: its user passes the time, in seconds since 1970, and the running
+//! work. So a test covers years in a moment. The calendar is that of systemd.time(7), and is tested against `systemd-analyze
+//! calendar`.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +28,8 @@ pub fn time_zone(name: &str) -> Result<TimeZone, String> {
     TimeZone::get(name).map_err(|_| format!("unknown time zone {name:?}: see `timedatectl list-timezones`"))
 }
 
-/// The name of a time zone, such as `Europe/Berlin`; of a zone without a name its distance from UTC at that moment, such as `UTC+01:00`.
+/// The name of a time zone, such as `Europe/Berlin`; of a zone without a name its distance from UTC at that moment, such as
+/// `UTC+01:00`.
 pub fn zone_text(unix_s: i64, zone: &TimeZone) -> String {
     // jiff takes UTC where the machine's setting is missing or wrong.
     if let Some(name) = zone.iana_name().filter(|_| !zone.is_unknown()) {

@@ -4,8 +4,8 @@ use crate::Calendar;
 use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 
-/// A last run that lies so far ahead is an error of the clock; a smaller step back is waited out. Also the time for which a clock is watched before
-/// that is decided: at boot it may be years behind, until a time server is reached.
+/// A last run that lies so far ahead is an error of the clock; a smaller step back is waited out. Also the time for which a clock
+/// is watched before that is decided: at boot it may be years behind, until a time server is reached.
 const DAY_S: i64 = 24 * 3600;
 
 /// A repeated job.
@@ -19,14 +19,15 @@ pub struct Job<'a> {
     pub links: BTreeSet<String>,
 }
 
-/// The time since which a job is due; `None`: it is not. One run makes up for all missed ones. A last run in the future, because the
-/// clock was wrong then or is now, counts as a run at this moment: the job waits for its next time.
+/// The time since which a job is due; `None`: it is not. One run makes up for all missed ones. A last run in the future, because
+/// the clock was wrong then or is now, counts as a run at this moment: the job waits for its next time.
 pub fn due(calendar: &Calendar, since_s: i64, now_s: i64, zone: &TimeZone) -> Option<i64> {
     calendar.next(since_s.min(now_s), zone).filter(|&due| due <= now_s)
 }
 
-/// The time of a job's last run, as it is to be remembered: never lowered because the clock is behind for a while, as every such step would run the
-/// job once more when the clock is right again. `watched_s`: the time for which this process has watched the clock.
+/// The time of a job's last run, as it is to be remembered: never lowered because the clock is behind for a while, as every such
+/// step would run the job once more when the clock is right again. `watched_s`: the time for which this process has watched the
+/// clock.
 pub fn last_run(since_s: i64, now_s: i64, watched_s: i64) -> i64 {
     let is_wrong = since_s.saturating_sub(now_s) > DAY_S && watched_s >= DAY_S;
     if is_wrong { now_s } else { since_s }

@@ -74,7 +74,8 @@ fn calendar_events_mean_what_they_mean_to_systemd() {
         return;
     }
     let mut compared = 0;
-    // Zones whose clocks change on the first of a month are left out: systemd 252 skips that day (`*-*-1/7` in New York, November 2026).
+    // Zones whose clocks change on the first of a month are left out: systemd 252 skips that day (`*-*-1/7` in New York, November
+    // 2026).
     for zone in ["UTC", "Europe/Berlin"] {
         let here = time_zone(zone).expect("tzdata has it");
         // Times before both changes of the clocks in each zone, and at the end of a leap year's February.

@@ -162,8 +162,8 @@ fn a_run_by_a_clock_that_was_years_ahead_does_not_postpone_the_next_by_years() {
     assert_eq!(weekly.runs.len(), 4, "{:?}", weekly.runs);
 }
 
-/// The clock of a machine without a battery begins in 1970, or at the last shutdown, and is right once a time server is reached. Every boot ran
-/// everything.
+/// The clock of a machine without a battery begins in 1970, or at the last shutdown, and is right once a time server is reached.
+/// Every boot ran everything.
 #[test]
 fn a_clock_that_is_behind_at_each_boot_repeats_nothing() {
     for behind in [START - 7 * DAY, 2 * DAY, 3 * HOUR, 5 * MINUTE] {

@@ -1,8 +1,9 @@
 //! Sentences for people, which programs can tell apart.
 //!
-//! A sentence is declared once: its code, its values with their types, and its English text. The text is what [`Display`](std::fmt::Display)
-//! gives; JSON has `{"code": "member-in-sync", "values": {"drive": "/dev/sdb", "slot": 2}}`. With these a client words the sentence in its
-//! reader's language, and `docs/openapi.json` lists every code with its English and the types of its values. A code stays when its text changes.
+//! A sentence is declared once: its code, its values with their types, and its English text. The text is what
+//! [`Display`](std::fmt::Display) gives; JSON has `{"code": "member-in-sync", "values": {"drive": "/dev/sdb", "slot": 2}}`. With
+//! these a client words the sentence in its reader's language, and `docs/openapi.json` lists every code with its English and the
+//! types of its values. A code stays when its text changes.
 //!
 //! It does not know what the sentences are about.
 

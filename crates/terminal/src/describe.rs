@@ -48,8 +48,8 @@ fn takes_value(argument: &Arg) -> bool {
     argument.get_action().takes_values()
 }
 
-/// The command of a description, with the name `name`: for completions, not for parsing. Its strings are leaked, as the parser needs
-/// them to be static.
+/// The command of a description, with the name `name`: for completions, not for parsing. Its strings are leaked, as the parser
+/// needs them to be static.
 pub fn command(name: &'static str, description: &Value) -> Command {
     let list = |key: &str| description[key].as_array().cloned().unwrap_or_default();
     let mut command = Command::new(name).args(list("arguments").iter().map(argument_of));

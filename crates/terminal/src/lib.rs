@@ -83,7 +83,8 @@ fn not_understood(error: &Error) -> ExitCode {
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
-/// What the parser does not understand, in one line: it lists arguments in lines of their own, and adds tips and usage after a blank line.
+/// What the parser does not understand, in one line: it lists arguments in lines of their own, and adds tips and usage after a
+/// blank line.
 fn first_paragraph(text: &str) -> String {
     let lines = text.trim_start_matches("error: ").lines().take_while(|line| !line.trim().is_empty());
     lines.map(str::trim).collect::<Vec<_>>().join(" ")

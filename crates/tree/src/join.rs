@@ -1,9 +1,9 @@
 //! The way of a drive that is added: a member that was away comes back by the write-intent bitmap, any other drive becomes a
 //! spare, or fills the slot of a member that it replaces.
 //!
-//! On the coordinator [`Tree::plan_join`] decides what is written to the drive. Once that is durable, [`Tree::offer_first`] decides
-//! again, since the array may have changed, and returns the command by which the drive joins. Every other lane is offered the drive
-//! ([`Tree::offer`]), and the command is given. If it is refused, every lane withdraws the offer.
+//! On the coordinator [`Tree::plan_join`] decides what is written to the drive. Once that is durable, [`Tree::offer_first`]
+//! decides again, since the array may have changed, and returns the command by which the drive joins. Every other lane is offered
+//! the drive ([`Tree::offer`]), and the command is given. If it is refused, every lane withdraws the offer.
 
 use crate::ArrayCommand;
 use crate::tree::{MemberDrive, Tree};
@@ -159,8 +159,8 @@ impl<D: MemberDrive> Tree<D> {
         self.as_spare(index, new, None, format!("{drive} joined \"{}\" as a spare", self.array(index).name()))
     }
 
-    /// The array whose member a drive is or was, by its superblock. The superblocks of an array's members have one version, so one of another
-    /// version was written by a client, and shows where the drive's own cannot be read.
+    /// The array whose member a drive is or was, by its superblock. The superblocks of an array's members have one version, so
+    /// one of another version was written by a client, and shows where the drive's own cannot be read.
     fn array_of<'a>(&self, new: &'a NewDrive<D::Identity>) -> Option<(usize, &'a Superblock)> {
         let superblock = &new.candidate.found.as_ref().ok()?.superblock;
         let index = self.index_of(superblock.header.set_uuid)?;
@@ -168,8 +168,8 @@ impl<D: MemberDrive> Tree<D> {
         (superblock.minor_version() == version).then_some((index, superblock))
     }
 
-    /// Refuses a drive that carries what a member in use does: another path to that very drive, or a copy of it. Forced or not, since what
-    /// is written to it may be written to the member.
+    /// Refuses a drive that carries what a member in use does: another path to that very drive, or a copy of it. Forced or not,
+    /// since what is written to it may be written to the member.
     fn refuse_twin(&self, new: &NewDrive<D::Identity>) -> Result<(), JoinError> {
         let Some((index, superblock)) = self.array_of(new) else { return Ok(()) };
         let array = self.array(index);
@@ -295,8 +295,8 @@ impl<D: MemberDrive> Tree<D> {
         })
     }
 
-    /// Offers a drive on the coordinator under `number`, and says by which command it joins. `prepared`: what it was prepared for; new metadata
-    /// are durable on it. `bind` puts it on the lane. Waits for no drive.
+    /// Offers a drive on the coordinator under `number`, and says by which command it joins. `prepared`: what it was prepared
+    /// for; new metadata are durable on it. `bind` puts it on the lane. Waits for no drive.
     ///
     /// # Errors
     /// The drive may not join, or not as it was prepared to.

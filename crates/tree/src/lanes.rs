@@ -40,8 +40,8 @@ pub trait Lanes {
     /// Why it may not join, or that a lane has ended.
     fn offer(&mut self, drive: Self::Prepared) -> Result<Joined, Self::Error>;
 
-    /// Adds a drive. `prepare` reads it, and writes its metadata if it is to be a spare; before, every drop is made durable, as only
-    /// superblocks that name a drive as failed show what it lacks when it returns. Returns what was done, in words.
+    /// Adds a drive. `prepare` reads it, and writes its metadata if it is to be a spare; before, every drop is made durable, as
+    /// only superblocks that name a drive as failed show what it lacks when it returns. Returns what was done, in words.
     ///
     /// # Errors
     /// As `prepare`, [`Lanes::command`] and [`Lanes::join`].

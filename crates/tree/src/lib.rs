@@ -1,8 +1,8 @@
 //! Arrays and their spans on a lane, over any kind of drive.
 //!
 //! The host and the simulator open, command and stop arrays by this code. Drives, clock and names are theirs ([`Provider`],
-//! [`Binder`], [`MemberDrive`]). This crate decides which array lies on which, how lanes are bound, in which order arrays start and
-//! stop, what becomes of a drive that is added, and what a new array consists of.
+//! [`Binder`], [`MemberDrive`]). This crate decides which array lies on which, how lanes are bound, in which order arrays start
+//! and stop, what becomes of a drive that is added, and what a new array consists of.
 //!
 //! ```text
 //!   nest (drives to plans) ─ Plan::bind (on every lane) ─ activate ─ commands ─ stop
@@ -10,7 +10,8 @@
 //!   NewTree::plan (drives to bytes) ─ TreeCreation::carry_out
 //! ```
 //!
-//! Changes that concern several lanes are methods of [`Lanes`], whose implementor waits. Nothing knows files, rings, threads or clocks.
+//! Changes that concern several lanes are methods of [`Lanes`], whose implementor waits. Nothing knows files, rings, threads or
+//! clocks.
 #![forbid(unsafe_code)]
 
 mod create;

@@ -30,8 +30,8 @@ pub trait Provider {
     /// Why that is impossible.
     fn prepare(&mut self, drive: Self::Drive, candidate: &Candidate) -> Result<Self::Ready, Self::Error>;
 
-    /// Reads from an array what lies on it: the superblock of the array above, or, without an identity, of any array. The array is
-    /// bound for that alone, and not activated.
+    /// Reads from an array what lies on it: the superblock of the array above, or, without an identity, of any array. The array
+    /// is bound for that alone, and not activated.
     ///
     /// # Errors
     /// Why it cannot be read at all; read errors are noted in the candidate.

@@ -25,7 +25,8 @@ pub trait MemberDrive: Clone {
     /// True from the moment on in which that is noticed, for any thread.
     fn cut_short(&self) -> Arc<AtomicBool>;
 
-    /// Begins to write back what is kept of the drive elsewhere (its checksums), if that was not done before. True once it is done.
+    /// Begins to write back what is kept of the drive elsewhere (its checksums), if that was not done before. True once it is
+    /// done.
     fn close(&self) -> bool;
 }
 

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 /// Writes a shell script that can be started at once.
 ///
-/// A process of its own writes it. The kernel refuses to start a file that is open for writing ("Text file busy"), and a child that
-/// another thread of the test forks in that moment holds what the test has open.
+/// A process of its own writes it. The kernel refuses to start a file that is open for writing ("Text file busy"), and a child
+/// that another thread of the test forks in that moment holds what the test has open.
 ///
 /// # Panics
 /// When it cannot be written.

@@ -6,7 +6,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The order of the modules of a crate: of those at its root, and of those in a module if one of them is in the order (`md::log`).
+/// The order of the modules of a crate: of those at its root, and of those in a module if one of them is in the order
+/// (`md::log`).
 pub struct Order<'a> {
     source: PathBuf,
     modules: Vec<&'a str>,

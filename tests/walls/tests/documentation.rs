@@ -1,7 +1,7 @@
-//! Goal: documentation has no examples that run, so `scripts/run-tests` need not compile it once more to find none. The crash rules are
-//! complete: each stands once with its reason and a counter-example that exists, and what is cited is there.
-//! Method: in each source, a fence in a doc comment names a language other than Rust. Of docs/CRASH_SAFETY.md the paragraphs that begin
-//! with a number are rules; numbers of rules are looked for in all sources and pages, names and seeds in the sources.
+//! Goal: documentation has no examples that run, so `scripts/run-tests` need not compile it once more to find none. The crash
+//! rules are complete: each stands once with its reason and a counter-example that exists, and what is cited is there.
+//! Method: in each source, a fence in a doc comment names a language other than Rust. Of docs/CRASH_SAFETY.md the paragraphs that
+//! begin with a number are rules; numbers of rules are looked for in all sources and pages, names and seeds in the sources.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

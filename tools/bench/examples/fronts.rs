@@ -1,15 +1,15 @@
 //! The cost of each front for a request of 4 KiB, beside the engine's, on members that do nothing: for `bench/fronts/run`.
 //!
-//! `cargo run --release -p stria-bench --example fronts [RUN_MS [ROUNDS]]` prints CSV: medians of batches, in nanoseconds a request.
-//! `fronts count FRONT ARRAY KIND DEPTH BATCHES` runs BATCHES batches of one case, so that callgrind counts the instructions of
-//! `front_part` and `engine_part`.
+//! `cargo run --release -p stria-bench --example fronts [RUN_MS [ROUNDS]]` prints CSV: medians of batches, in nanoseconds a
+//! request. `fronts count FRONT ARRAY KIND DEPTH BATCHES` runs BATCHES batches of one case, so that callgrind counts the
+//! instructions of `front_part` and `engine_part`.
 //!
-//! One thread plays the client, gives the front its turns and polls the array, as a lane does. Only turns of the front and work of the
-//! array are timed. A batch is `depth` requests in flight at once: with members that do nothing all end in the same poll. The client
-//! of vhost-user is a driver that writes rings in memory (`stria_testkit`), that of NBD a unix socket, and that of ublk a file in
-//! memory in place of the kernel's driver (`stria_front::ublk::stand_in`), which refuses the driver's commands. The kernel's work in
-//! the system calls of a turn is included; the rows "system calls of ublk" have those calls alone. The cost of a lane's sleep and
-//! wake-up is not included.
+//! One thread plays the client, gives the front its turns and polls the array, as a lane does. Only turns of the front and work
+//! of the array are timed. A batch is `depth` requests in flight at once: with members that do nothing all end in the same poll.
+//! The client of vhost-user is a driver that writes rings in memory (`stria_testkit`), that of NBD a unix socket, and that of
+//! ublk a file in memory in place of the kernel's driver (`stria_front::ublk::stand_in`), which refuses the driver's commands.
+//! The kernel's work in the system calls of a turn is included; the rows "system calls of ublk" have those calls alone. The cost
+//! of a lane's sleep and wake-up is not included.
 
 use std::error::Error;
 use std::io::{Read, Write};
@@ -215,8 +215,8 @@ fn front_part(
     lane_client.turn(now, signalled, ended, requests)
 }
 
-/// The array's work on the requests of one turn. Time jumps forward if the array waits for it, as it does before it writes to a stripe
-/// that another write has just changed.
+/// The array's work on the requests of one turn. Time jumps forward if the array waits for it, as it does before it writes to a
+/// stripe that another write has just changed.
 #[inline(never)]
 fn engine_part(array: &mut dyn BlockDevice, now: &mut Nanos, requests: &mut Vec<Request>, ended: &mut Vec<Completion>) {
     let count = requests.len();

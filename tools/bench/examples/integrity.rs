@@ -1,8 +1,8 @@
 //! The cost of checksums: arrays with and without the layer that verifies, in turn.
 //!
-//! `cargo run --release -p stria-bench --example integrity [RUN_MS [ROUNDS [FOLDER]]]`. Members are RAM, which costs nothing, so that
-//! the figure is the layer's own CPU time in the worst case; or files in a folder, where the drive's time hides it. Figures are
-//! medians of the rounds. The ratio is the median of the rounds' ratios, with the least and the greatest.
+//! `cargo run --release -p stria-bench --example integrity [RUN_MS [ROUNDS [FOLDER]]]`. Members are RAM, which costs nothing, so
+//! that the figure is the layer's own CPU time in the worst case; or files in a folder, where the drive's time hides it. Figures
+//! are medians of the rounds. The ratio is the median of the rounds' ratios, with the least and the greatest.
 
 use std::path::PathBuf;
 use std::time::Duration;

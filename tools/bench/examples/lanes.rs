@@ -2,8 +2,8 @@
 //! many times one lane's. Members do nothing, so the figure is the time of the engine and of the messages between lanes.
 //!
 //! `cargo run --release -p stria-bench --example lanes [RUN_MS [ROUNDS [LANES]]]` prints CSV; `bench/run lanes` makes a table of
-//! it. Rounds go from lane count to lane count in turn. *Own*: each lane gets requests for its own partition. *Any*: for all of the array, so that of
-//! n lanes' requests all but an n-th go to another lane.
+//! it. Rounds go from lane count to lane count in turn. *Own*: each lane gets requests for its own partition. *Any*: for all of
+//! the array, so that of n lanes' requests all but an n-th go to another lane.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};

@@ -1,10 +1,10 @@
 //! Measures block devices in process, and computes the limits of their geometry.
 //!
 //! [`Load`] drives any [`BlockDevice`](stria_block::BlockDevice) on the caller's thread and gives an [`Outcome`];
-//! with a [`Ledger`] it also verifies every byte. [`theory`] computes the limits of a geometry on given members, [`compare`] runs an
-//! array beside its bare members, [`scaling`] measures every level that fits on 1 to 8 image files and more, and [`report`] makes one
-//! HTML page of all that. This crate owns figures and pages, and prints nothing; it knows neither the internals of arrays nor the use of
-//! the figures.
+//! with a [`Ledger`] it also verifies every byte. [`theory`] computes the limits of a geometry on given members, [`compare`] runs
+//! an array beside its bare members, [`scaling`] measures every level that fits on 1 to 8 image files and more, and [`report`]
+//! makes one HTML page of all that. This crate owns figures and pages, and prints nothing; it knows neither the internals of
+//! arrays nor the use of the figures.
 #![forbid(unsafe_code)]
 
 mod compare;

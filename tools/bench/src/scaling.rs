@@ -2,7 +2,8 @@
 //!
 //! Per drive count: the bare files alone and all at once, then one array after the other on the same files. All runs are
 //! short, so each is repeated, round after round, and the spread is recorded beside the median. Bounds and shares use the best
-//! rounds, as other work on the machine only makes runs slower. The best of more rounds is better: on both sides there are as many.
+//! rounds, as other work on the machine only makes runs slower. The best of more rounds is better: on both sides there are as
+//! many.
 
 use crate::theory::{Bounds, MemberRates, Pattern, Rates, Shape, Work};
 use crate::{Limit, Load, LoadError, Order, Outcome, Spread, Target, Together};

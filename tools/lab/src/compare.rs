@@ -241,14 +241,15 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     }
 }
 
-/// The factor in rates that other programs' use of the processors may explain, whichever run they disturbed: that of the processor time
-/// which they left. 1.25 at 20 % and below, 2 at 50 %, 20 at 95 %.
+/// The factor in rates that other programs' use of the processors may explain, whichever run they disturbed: that of the
+/// processor time which they left. 1.25 at 20 % and below, 2 at 50 %, 20 at 95 %.
 fn rate_times(others_percent: f64) -> f64 {
     let left = 1.0 - others_percent.max(20.0) / 100.0;
     if left > 0.0 { 1.0 / left } else { f64::INFINITY }
 }
 
-/// The factor in p99 latency that they may explain. The tail grows faster than the mean: 3 times at 10 %, 8 times at 60 %, 40 times at 95 %.
+/// The factor in p99 latency that they may explain. The tail grows faster than the mean: 3 times at 10 %, 8 times at 60 %, 40
+/// times at 95 %.
 fn tail_times(others_percent: f64) -> f64 {
     (2.0 + others_percent / 10.0).max(2.0 * rate_times(others_percent))
 }

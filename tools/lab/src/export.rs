@@ -1,4 +1,5 @@
-//! Runs' figures as tables, for spreadsheets and notebooks: CSV, Parquet with the same columns, and a spreadsheet with a sheet for each.
+//! Runs' figures as tables, for spreadsheets and notebooks: CSV, Parquet with the same columns, and a spreadsheet with a sheet
+//! for each.
 //!
 //! ```text
 //!   OUT/records.csv   one row for each measurement and direction (total, read, write, trim)
@@ -6,8 +7,8 @@
 //!   OUT/series.csv    one row for each sample of a measurement over time
 //!   OUT/tables.ods    all three
 //! ```
-//! Missing figures are empty (CSV, ODS) or null (Parquet). `failed` says why a measurement is no result; it is empty for results, and
-//! the summary counts only these. Several runs share the tables; the first column names the run.
+//! Missing figures are empty (CSV, ODS) or null (Parquet). `failed` says why a measurement is no result; it is empty for results,
+//! and the summary counts only these. Several runs share the tables; the first column names the run.
 
 mod ods;
 

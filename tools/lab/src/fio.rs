@@ -398,7 +398,8 @@ impl Job<'_> {
     }
 }
 
-/// The time in which any target moves that much: 2 MiB and 10 requests a second, which is less than a card reader does. What takes longer hangs.
+/// The time in which any target moves that much: 2 MiB and 10 requests a second, which is less than a card reader does. What
+/// takes longer hangs.
 pub(crate) fn slowest_seconds(bytes: f64, requests: f64) -> f64 {
     (bytes / (2 << 20) as f64).max(requests / 10.0)
 }
@@ -707,9 +708,9 @@ fn phase(value: &Value) -> Option<Phase> {
     (phase.max_ns > 0.0).then_some(phase)
 }
 
-/// Latencies with their numbers of requests: the histogram of json+; of plain JSON one bin for each percentile that fio printed, and
-/// the largest for the rest, so that these percentiles come out again as they were. fio prints percentiles of the completion alone
-/// beside extremes of the whole: a percentile may lie below the smallest latency.
+/// Latencies with their numbers of requests: the histogram of json+; of plain JSON one bin for each percentile that fio printed,
+/// and the largest for the rest, so that these percentiles come out again as they were. fio prints percentiles of the completion
+/// alone beside extremes of the whole: a percentile may lie below the smallest latency.
 fn histogram(part: &Value, requests: u64) -> Vec<(u64, u64)> {
     let times = [&part["lat_ns"], &part["clat_ns"]];
     let bins = |times: &&Value| -> Vec<(u64, u64)> {
@@ -902,11 +903,11 @@ fn logs_of(prefix: &Path, kind: &str) -> Vec<PathBuf> {
     jobs.into_iter().map(|job| folder.join(format!("{begin}{job}.log"))).collect()
 }
 
-/// The series from fio's logs, of all jobs or of each, whose lines stand for so many milliseconds; a sample each second, or as many as
-/// there are lines if those are longer. The last sample may stand for less.
+/// The series from fio's logs, of all jobs or of each, whose lines stand for so many milliseconds; a sample each second, or as
+/// many as there are lines if those are longer. The last sample may stand for less.
 ///
-/// fio logs no rate of an interval in which a job was served nothing: the intervals between the first and the last that lack a line
-/// had the rate 0, and an unknown latency.
+/// fio logs no rate of an interval in which a job was served nothing: the intervals between the first and the last that lack a
+/// line had the rate 0, and an unknown latency.
 ///
 /// When a load ends some jobs log their last interval and others do not, so an end to which fewer jobs contribute than to the
 /// intervals before it is left out: its sum would look like a collapse.

@@ -349,7 +349,8 @@ fn jobs_of(value: &Value, file: usize, target: &str) -> Result<Vec<Job>, String>
     }
 }
 
-/// The options in this part of a file. A text that no option has is cut, as it stays in memory: with its sum it still differs from others.
+/// The options in this part of a file. A text that no option has is cut, as it stays in memory: with its sum it still differs
+/// from others.
 fn options(value: &Value) -> BTreeMap<String, String> {
     let short = |text: &str| match text.char_indices().nth(OPTION_CHARS_MAX) {
         Some((end, _)) => format!("{}… (sum {:016x})", &text[..end], sum_of(text)),
@@ -534,7 +535,8 @@ mod tests {
         assert!(problem.contains("c.json") && problem.contains("import fewer at a time"), "{problem}");
     }
 
-    /// Before, every job kept all of its texts, and a file of 64 MiB may have a thousand jobs that share the texts of its global options.
+    /// Before, every job kept all of its texts, and a file of 64 MiB may have a thousand jobs that share the texts of its global
+    /// options.
     #[test]
     fn texts_of_options_stay_short_and_different() {
         let long = |end: &str| "ä".repeat(1 << 20) + end;

@@ -33,7 +33,8 @@ impl MdSpec {
         self.drives.iter().map(|drive| drive.display().to_string())
     }
 
-    /// The arguments with which mdadm makes it. `--run`: it does not ask before it overwrites the drives, as the user allowed that.
+    /// The arguments with which mdadm makes it. `--run`: it does not ask before it overwrites the drives, as the user allowed
+    /// that.
     pub fn create(&self, device: &Path) -> Vec<String> {
         let mut words = vec!["--create".into(), device.display().to_string(), "--run".into(), "--metadata=1.2".into()];
         words.push(format!("--name={NAME}"));

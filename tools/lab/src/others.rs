@@ -1,8 +1,8 @@
 //! Other programs' use of the machine during a measurement, which makes figures less certain.
 //!
 //! Others' time is all busy processor time except that of this process, of the programs that it started (fio, `stria serve`), of
-//! the servers of measured exports on this machine, and of the kernel's own threads. Time that a hypervisor gave to other machines
-//! counts as others' too.
+//! the servers of measured exports on this machine, and of the kernel's own threads. Time that a hypervisor gave to other
+//! machines counts as others' too.
 
 use crate::fio::Place;
 use crate::nbd_uri::{Address, address};

@@ -1,7 +1,8 @@
 //! The things that a run makes outside of its folder: files to measure, sockets, mount points, and the process of fio.
 //!
-//! A run's folder may come from an untrusted source, so no file in it decides what may be removed, ended or overwritten. A private folder of this
-//! machine (made by mkdtemp, mode 0700) records that. It names the run's folder by device and inode number:
+//! A run's folder may come from an untrusted source, so no file in it decides what may be removed, ended or overwritten. A
+//! private folder of this machine (made by mkdtemp, mode 0700) records that. It names the run's folder by device and inode
+//! number:
 //!
 //! ```text
 //!   /tmp/stria-lab-Xy12Zz/run         device and inode of the run's folder

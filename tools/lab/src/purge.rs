@@ -32,8 +32,8 @@ pub fn refuse_busy(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Purges a block device: `nvme format`, `nvme sanitize`, ATA secure erase, `blkdiscard`; if none works, `overwrite` fills it with zeros.
-/// The first two are left out if the drive may have other namespaces.
+/// Purges a block device: `nvme format`, `nvme sanitize`, ATA secure erase, `blkdiscard`; if none works, `overwrite` fills it
+/// with zeros. The first two are left out if the drive may have other namespaces.
 ///
 /// # Errors
 /// When the device is in use, overwriting fails too, or the drive needs manual work.

@@ -1,8 +1,8 @@
 //! The load that a trace or a run puts on drives, as a purpose of `stria plan`.
 //!
-//! A trace becomes one load: streams of reads and writes, at random and in order, each with its sizes. A run becomes the loads that it
-//! measured, each with its share of the time. Both are untrusted: the data stored of a trace has a fixed size, and a purpose is
-//! checked.
+//! A trace becomes one load: streams of reads and writes, at random and in order, each with its sizes. A run becomes the loads
+//! that it measured, each with its share of the time. Both are untrusted: the data stored of a trace has a fixed size, and a
+//! purpose is checked.
 
 use crate::result::{IoMode, Pattern, Point, Record, ResultError, Run};
 use crate::select;
@@ -111,7 +111,8 @@ fn whole_blocks(bytes: u64) -> u64 {
     ((bytes + BLOCK_BYTES / 2) / BLOCK_BYTES * BLOCK_BYTES).clamp(BLOCK_BYTES, BLOCK_BYTES_MAX)
 }
 
-/// The space that requests touch, with the random requests that begin in each piece: every other one in the first number, the others in the second.
+/// The space that requests touch, with the random requests that begin in each piece: every other one in the first number, the
+/// others in the second.
 struct Footprint {
     piece_bytes: u64,
     pieces: HashMap<(u32, u64), [u32; 2]>,
@@ -136,8 +137,9 @@ impl Footprint {
         }
     }
 
-    /// Zones of the space, the hottest first: shares of the random requests and of the space; none if no part is hotter than others. One half of the
-    /// requests ranks the pieces, and the other half gives their shares: otherwise an even load would have hot spots by chance.
+    /// Zones of the space, the hottest first: shares of the random requests and of the space; none if no part is hotter than
+    /// others. One half of the requests ranks the pieces, and the other half gives their shares: otherwise an even load would
+    /// have hot spots by chance.
     fn zones(&self) -> Vec<(f64, f64)> {
         let mut counts: Vec<[u32; 2]> = self.pieces.values().copied().collect();
         counts.sort_unstable_by_key(|[even, _]| std::cmp::Reverse(*even));

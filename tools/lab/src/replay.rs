@@ -69,7 +69,8 @@ pub struct Options {
     /// Use only this much of the target, from its start.
     #[serde(default)]
     pub room_bytes: Option<u64>,
-    /// An open loop waits for at most so many seconds without a request. A longer gap is refused: the times of the trace may be damaged.
+    /// An open loop waits for at most so many seconds without a request. A longer gap is refused: the times of the trace may be
+    /// damaged.
     #[serde(default = "gap_max_s")]
     pub gap_max_s: f64,
 }

@@ -1,8 +1,9 @@
 //! Runs an experiment and stores its measurements; resumes an interrupted run.
 //!
-//! The order is target by target, and section by section on each. The records alone show which steps are done: a step with a record is
-//! not repeated. A section whose series of rounds was not steady yet is repeated from its preparation, because SNIA allows no idle gap in
-//! it; so is a section of RAID runs, because its array was in the middle of a change, and one whose target is not the same any more.
+//! The order is target by target, and section by section on each. The records alone show which steps are done: a step with a
+//! record is not repeated. A section whose series of rounds was not steady yet is repeated from its preparation, because SNIA
+//! allows no idle gap in it; so is a section of RAID runs, because its array was in the middle of a change, and one whose target
+//! is not the same any more.
 //!
 //! A failed load is not a result; a failed preparation ends its section. The run continues after them and ends "with failures".
 

@@ -85,7 +85,8 @@ impl Test<'_> {
         Rounds::UntilSteady(Goal { step, metric, tracked: tracked.into(), rounds_max, stride: 1, bytes_max: None })
     }
 
-    /// Until writes are steady from half an hour to the next: consecutive rounds of a minute differ too little to show a slow decline.
+    /// Until writes are steady from half an hour to the next: consecutive rounds of a minute differ too little to show a slow
+    /// decline.
     fn slow(&self, rounds_max: u32, bytes_max: Option<u64>) -> Rounds {
         Rounds::UntilSteady(Goal {
             step: 0,

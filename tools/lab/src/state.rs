@@ -334,8 +334,8 @@ impl Watch {
         members
     }
 
-    /// Takes the figures of the array's members, which count what the drives' own counters do not. A drive that joined meanwhile, such as a
-    /// spare, is added.
+    /// Takes the figures of the array's members, which count what the drives' own counters do not. A drive that joined meanwhile,
+    /// such as a spare, is added.
     fn count_by_array(&self, members: &mut Vec<MemberFigures>, all: Vec<MemberFigures>) {
         // A path that leads nowhere any more is the same as itself only.
         let real = |path: &str| fs::canonicalize(path).unwrap_or_else(|_| path.into());

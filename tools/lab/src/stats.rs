@@ -169,8 +169,8 @@ pub fn can_test(before: &[f64], after: &[f64]) -> bool {
     [before, after].iter().all(|values| values.iter().filter(|value| value.is_finite()).count() > 1)
 }
 
-/// Compares two samples of positive values as one of `comparisons`, of which only those count that [`can_test`]. `None` when a sample
-/// is empty.
+/// Compares two samples of positive values as one of `comparisons`, of which only those count that [`can_test`]. `None` when a
+/// sample is empty.
 pub fn difference(before: &[f64], after: &[f64], comparisons: usize) -> Option<Difference> {
     let clean = |values: &[f64]| values.iter().copied().filter(|value| value.is_finite()).collect::<Vec<f64>>();
     let (a, b) = (clean(before), clean(after));

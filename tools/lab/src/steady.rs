@@ -27,8 +27,8 @@ pub struct Tracker {
     pub stride: u32,
 }
 
-/// The verdict on the values of rounds 1, 2, 3 …; with fewer than five that count it is not steady and has no window. Rounds in it
-/// count from 1 over those that count.
+/// The verdict on the values of rounds 1, 2, 3 …; with fewer than five that count it is not steady and has no window. Rounds in
+/// it count from 1 over those that count.
 pub fn verdict(values: &[f64], tracker: &Tracker) -> SteadyVerdict {
     let values: Vec<f64> = values.iter().step_by(tracker.stride.max(1) as usize).copied().collect();
     let none = SteadyVerdict {

@@ -204,8 +204,8 @@ pub struct TargetSpec {
 }
 
 impl TargetSpec {
-    /// `file:PATH`, `dir:FOLDER` for a file in it, `block:PATH`, an NBD URI, `array:LEVEL:COUNT[:STRIP[:SPANS]]`, `members:COUNT`, `model:DRIVE…`, or a path
-    /// that is there.
+    /// `file:PATH`, `dir:FOLDER` for a file in it, `block:PATH`, an NBD URI, `array:LEVEL:COUNT[:STRIP[:SPANS]]`,
+    /// `members:COUNT`, `model:DRIVE…`, or a path that is there.
     ///
     /// # Errors
     /// When it is none of these.
@@ -513,8 +513,8 @@ impl TargetSpec {
         (self.kind == TargetKind::Md).then(spec)
     }
 
-    /// The names that `--destroy` must have before this is overwritten: everything that the run did not make itself, by `own`. A file
-    /// on other hosts counts as there, because this machine cannot see it.
+    /// The names that `--destroy` must have before this is overwritten: everything that the run did not make itself, by `own`. A
+    /// file on other hosts counts as there, because this machine cannot see it.
     pub fn endangered(&self, own: Option<&Own>, site: Site) -> Vec<String> {
         let is_foreign = |path: &Path| fs::metadata(path).is_ok() && !own.is_some_and(|own| own.owns(path));
         match self.kind {
@@ -590,7 +590,8 @@ impl TargetSpec {
     }
 
     /// Refuses to make a file that only the folder of a resumed run asks for, and to change the size of one that the run did not
-    /// make, unless `destroy` names it: even if the run only reads. `own`: none before a new run, which the user asks for its files.
+    /// make, unless `destroy` names it: even if the run only reads. `own`: none before a new run, which the user asks for its
+    /// files.
     ///
     /// # Errors
     /// A sentence with the needed options.

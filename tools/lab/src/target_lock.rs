@@ -4,8 +4,8 @@
 //! same way; NBD exports cannot be locked. All of them are also locked by a name in the abstract namespace of sockets, which the
 //! kernel frees at every end of this process. That does not lock out runs on other machines or in containers.
 //!
-//! A block device is also locked by the names of what has the same bytes: the file behind a loop device, the partitions of a drive, and
-//! the other paths to it. Two targets that share bytes so share a name.
+//! A block device is also locked by the names of what has the same bytes: the file behind a loop device, the partitions of a
+//! drive, and the other paths to it. Two targets that share bytes so share a name.
 
 use crate::fio::{Host, Place};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
@@ -19,8 +19,8 @@ use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The kernel may release the locks of a killed process a moment after its end, and a program that another thread starts holds them
-/// until it runs: a run that follows at once waits this long for its target.
+/// The kernel may release the locks of a killed process a moment after its end, and a program that another thread starts holds
+/// them until it runs: a run that follows at once waits this long for its target.
 const FREE_AFTER: Duration = Duration::from_secs(1);
 
 /// Tries until it succeeds or the time is over.

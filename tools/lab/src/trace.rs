@@ -1,7 +1,8 @@
 //! Traces of requests to block devices, in one common form.
 //!
 //! A [`Source`] gives [`Record`]s in order of time, the first at 0, and reads its file as it goes: a trace may be larger than
-//! memory. [`Format`] says which fields each format lacks, and which are rounded. Files that end in `.gz` are unpacked on the way.
+//! memory. [`Format`] says which fields each format lacks, and which are rounded. Files that end in `.gz` are unpacked on the
+//! way.
 
 mod blktrace;
 mod iolog;

@@ -335,8 +335,8 @@ fn an_interrupted_replay_tells_its_progress_and_keeps_what_it_has() {
     assert!((5..600).contains(&done), "{done}");
 }
 
-/// An `ssh` in the folder `bin` of a place: to a real sshd where one is installed, which ends with the child; else a stand-in that
-/// hands to a shell here what it is given.
+/// An `ssh` in the folder `bin` of a place: to a real sshd where one is installed, which ends with the child; else a stand-in
+/// that hands to a shell here what it is given.
 fn ssh(place: &Place) -> Option<std::process::Child> {
     let sh = |script: &str| {
         let done = std::process::Command::new("sh").args(["-ec", script]).current_dir(place.path("")).output().expect("sh");

@@ -69,7 +69,8 @@ fn the_mix_of_a_trace_is_found_again() {
     assert_eq!(part.streams.len(), 3);
 }
 
-/// Hot spots are found, and none in an even load, whose pieces have a request or two each by chance. Rates are those of the trace.
+/// Hot spots are found, and none in an even load, whose pieces have a request or two each by chance. Rates are those of the
+/// trace.
 #[test]
 fn hot_spots_and_rates_of_a_trace_are_found() {
     let folder = folder();

@@ -342,7 +342,8 @@ fn a_plan_adds_up_time_bytes_and_wear() {
     near(plan.seconds_max, 1.0 + fill_seconds + 25.0 * 56.0 * 60.3);
     let bytes = 2.0 * (1 << 30) as f64 + 25.0 * 8.0 * 3.5 * 60.0 * 500e6;
     near(plan.bytes_max as f64, bytes);
-    // A random write of a RAID 5 writes data and parity, and a log record that is three times as long, to the four drives in turn.
+    // A random write of a RAID 5 writes data and parity, and a log record that is three times as long, to the four drives in
+    // turn.
     near(plan.drive_bytes_max as f64, bytes * 5.0 / 4.0);
     near(plan.endurance_percent.unwrap(), bytes * 5.0 / 4.0 / 1e14 * 100.0);
     assert_eq!((plan.sections[0].loads, plan.sections[0].rounds), (56, (5, 25)));

@@ -28,7 +28,8 @@ fn smallest(text: &str, scaled: &str) -> String {
     lines.join("\n")
 }
 
-/// The experiment of this test with the smallest trial, run by the program on files; its page has a part of each of these `anchors`.
+/// The experiment of this test with the smallest trial, run by the program on files; its page has a part of each of these
+/// `anchors`.
 fn runs(test: &str, scaled: &str, anchors: &[&str]) {
     let place = Place::new();
     let name = test.replace('_', "-");

@@ -1,5 +1,5 @@
-//! Simulated requests a second of processor time, as other programs may run beside this one: `cargo run --release -p stria-plan --example speed`.
-//! Words behind it name the loads, in part: `speed "RAID 50"`.
+//! Simulated requests a second of processor time, as other programs may run beside this one: `cargo run --release -p stria-plan
+//! --example speed`. Words behind it name the loads, in part: `speed "RAID 50"`.
 
 use stria_plan::array::Level;
 use stria_plan::load::{Load, run};

@@ -1,7 +1,8 @@
 //! The deviation of real drives and arrays from their models, by kind of load: `stria lab run --verify-plan` stores it for a
 //! machine, and `stria plan` applies it when asked to.
 //!
-//! A factor is the geometric mean of measured over modelled rates. Loads of a kind without a factor of its own take that of the nearest kind.
+//! A factor is the geometric mean of measured over modelled rates. Loads of a kind without a factor of its own take that of the
+//! nearest kind.
 
 use crate::load::Pattern;
 use serde::{Deserialize, Serialize};
@@ -41,7 +42,8 @@ impl Kind {
         Self { reads: read_share >= 0.5, mixed, random: pattern == Pattern::Random, alone: outstanding <= 1, redundancy }
     }
 
-    /// The distance to another kind: whether both directions are mixed counts most, then the direction, the order of addresses, the array, and the depth.
+    /// The distance to another kind: whether both directions are mixed counts most, then the direction, the order of addresses,
+    /// the array, and the depth.
     fn distance(self, other: Self) -> u32 {
         16 * u32::from(self.mixed != other.mixed)
             + 8 * u32::from(self.reads != other.reads)
@@ -127,8 +129,9 @@ impl Calibration {
         same_way.min_by_key(|factor| factor.kind.distance(kind))
     }
 
-    /// The factor for a load. A mix takes the factor of measured mixes of the same pattern and redundancy. If there is none, it takes those of reads
-    /// and writes, each weighted by its part of the modelled time. `read_time_share`: the reads' part of the sum of the modelled latencies.
+    /// The factor for a load. A mix takes the factor of measured mixes of the same pattern and redundancy. If there is none, it
+    /// takes those of reads and writes, each weighted by its part of the modelled time. `read_time_share`: the reads' part of the
+    /// sum of the modelled latencies.
     pub fn of_mix(
         &self,
         read_share: f64,
@@ -192,8 +195,8 @@ mod tests {
         assert!(before.len() < text.len() && serde_json::from_str::<Calibration>(&before).is_ok_and(|before| before == read));
     }
 
-    /// Half of the requests read, in 0.1 ms each, and half write, in 0.9 ms. Drives whose writes take twice as long do 0.526 of the mix; weighted by
-    /// requests it was 0.667.
+    /// Half of the requests read, in 0.1 ms each, and half write, in 0.9 ms. Drives whose writes take twice as long do 0.526 of
+    /// the mix; weighted by requests it was 0.667.
     #[test]
     fn each_direction_of_a_mix_counts_by_its_time() {
         let found = Calibration::of("p4510", "stria", "here", &[pair(1.0, 32, 100.0, 100.0), pair(0.0, 32, 50.0, 100.0)]);

@@ -2,9 +2,9 @@
 //!
 //! The head is on a track, and the platters turn for ever. A request costs the seek to its track, the wait until its first
 //! sector comes round, and its transfer at the zone's rate. Of the requests that wait, up to `slots` of them, the one with the
-//! shortest seek and wait is next, unless one has waited for [`WAIT_NS_MAX`]. A write that continues the last one and was queued in time costs
-//! its transfer alone. After a read the drive reads ahead: what comes under the head sooner than another track on average is read first, and a
-//! gap before it takes the time in which it passes.
+//! shortest seek and wait is next, unless one has waited for [`WAIT_NS_MAX`]. A write that continues the last one and was queued
+//! in time costs its transfer alone. After a read the drive reads ahead: what comes under the head sooner than another track on
+//! average is read first, and a gap before it takes the time in which it passes.
 
 use crate::bounds::{RATE, TIME_NS, out_of_bounds};
 use crate::model::{Ask, Kind, Model, SECTOR_BYTES};
@@ -13,8 +13,9 @@ use serde::Deserialize;
 use std::collections::VecDeque;
 use stria_block::{Nanos, Tag};
 
-/// 500 ms: a request that has waited so long is next, the oldest first; else a stream would starve it. Rule: B. Worthington, G. Ganger,
-/// Y. Patt, "Scheduling algorithms for modern disk drives", 1994. Source of the number: none; above what random loads wait, below timeouts.
+/// 500 ms: a request that has waited so long is next, the oldest first; else a stream would starve it. Rule: B. Worthington, G.
+/// Ganger, Y. Patt, "Scheduling algorithms for modern disk drives", 1994. Source of the number: none; above what random loads
+/// wait, below timeouts.
 pub const WAIT_NS_MAX: Nanos = 500_000_000;
 
 /// A hard disk.
@@ -187,8 +188,8 @@ impl Hdd {
         on_track + (wait * turn) as Nanos
     }
 
-    /// The time until the start of a read comes under the head that reads on, if that is sooner than to leave the track and come back
-    /// at any angle: the drive stays there.
+    /// The time until the start of a read comes under the head that reads on, if that is sooner than to leave the track and come
+    /// back at any angle: the drive stays there.
     fn gap_ns(&self, ask: &Ask) -> Option<Nanos> {
         if ask.is_write() || self.head_wrote {
             return None;

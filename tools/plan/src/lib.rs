@@ -2,8 +2,8 @@
 //!
 //! - [`model`]: the face of every model; [`modelled`] gives it that of a block device.
 //! - [`ssd`], [`hdd`]: drives. [`load`]: what is asked of them.
-//! - [`backplane`]: drives behind ports and a shared link. [`array`](mod@array): arrays of them, by Stria's engine. [`platform`], [`rig`]: hosts and
-//!   controllers in front. [`profile`]: parameters with sources.
+//! - [`backplane`]: drives behind ports and a shared link. [`array`](mod@array): arrays of them, by Stria's engine. [`platform`],
+//!   [`rig`]: hosts and controllers in front. [`profile`]: parameters with sources.
 //! - [`queueing`]: closed forms, which judge them in tests.
 //! - [`reproduce`]: published measurements beside the models. [`calc`], [`reliability`]: arithmetic without a run.
 //! - [`subject`]: a drive or array as the laboratory measures it.

@@ -33,7 +33,8 @@ pub struct Stream {
     pub pattern: Pattern,
     /// Their sizes in bytes, with shares.
     pub sizes: Vec<(u64, f64)>,
-    /// Hot spots: shares of the requests, each with the share of the span that they go to, from its beginning on; of random requests only.
+    /// Hot spots: shares of the requests, each with the share of the span that they go to, from its beginning on; of random
+    /// requests only.
     #[serde(default)]
     pub zones: Vec<(f64, f64)>,
 }
@@ -73,7 +74,8 @@ pub struct Load {
     pub sizes: Vec<(u64, f64)>,
     /// Shares of the requests, each with the share of the span that they go to, from its beginning on; of random requests only.
     pub zones: Vec<(f64, f64)>,
-    /// Streams of requests, drawn by their shares. They replace the pattern, the read share and the sizes above, which then describe them as a whole.
+    /// Streams of requests, drawn by their shares. They replace the pattern, the read share and the sizes above, which then
+    /// describe them as a whole.
     pub streams: Vec<Stream>,
 }
 
@@ -123,7 +125,8 @@ impl Load {
             .unwrap_or(last)
     }
 
-    /// The beginning and the end, in shares of the span, of a zone that is drawn at random by its requests; of no zones the whole span.
+    /// The beginning and the end, in shares of the span, of a zone that is drawn at random by its requests; of no zones the whole
+    /// span.
     fn zone(chance: &mut Chance, zones: &[(f64, f64)]) -> (f64, f64) {
         if zones.is_empty() {
             return (0.0, 1.0);

@@ -72,8 +72,8 @@ pub trait Model {
     /// When polling next makes progress; `None` when idle.
     fn next_wake(&self) -> Option<Nanos>;
 
-    /// Polls at every wake until requests end, or up to `until`, at which it polls once at most. Returns the time of the last poll if requests
-    /// ended then, otherwise `until`. Models that consist of others step faster so.
+    /// Polls at every wake until requests end, or up to `until`, at which it polls once at most. Returns the time of the last
+    /// poll if requests ended then, otherwise `until`. Models that consist of others step faster so.
     fn advance(&mut self, until: Nanos, ended: &mut Vec<Tag>) -> Nanos {
         while let Some(at) = self.next_wake().filter(|&at| at <= until) {
             self.poll(at, ended);

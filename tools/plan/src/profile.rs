@@ -1,7 +1,8 @@
 //! Profiles: drives and platforms as data files, each parameter with its source.
 //!
-//! A file has a `name` and a table of parameters, each `[value, kind, source]`; a table within it (`[platform.ceilings]`) has parameters as well. The kinds
-//! are those of [`Origin`]. Of a calibrated parameter the source begins with the published number that it was calibrated on, followed by a colon.
+//! A file has a `name` and a table of parameters, each `[value, kind, source]`; a table within it (`[platform.ceilings]`) has
+//! parameters as well. The kinds are those of [`Origin`]. Of a calibrated parameter the source begins with the published number
+//! that it was calibrated on, followed by a colon.
 
 use crate::backplane::DriveConfig;
 use crate::hdd::HddConfig;

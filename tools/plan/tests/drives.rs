@@ -285,7 +285,8 @@ fn a_drive_of_four_terabytes_takes_less_than_100_mib() {
     assert!(drive.state_bytes() > 50 << 20);
 }
 
-/// Seagate Savvio 10K.4, product manual 100535393, p. 9: seeks 0.30, 3.8 and 7.81 ms, 3.0 ms to half a turn, 0.2 ms of electronics.
+/// Seagate Savvio 10K.4, product manual 100535393, p. 9: seeks 0.30, 3.8 and 7.81 ms, 3.0 ms to half a turn, 0.2 ms of
+/// electronics.
 fn disk() -> HddConfig {
     HddConfig {
         capacity_bytes: 600_000_000_000,
@@ -337,8 +338,8 @@ fn a_disk_streams_at_the_rate_of_its_zone() {
     assert!(run(&mut drive, &two).bytes_per_s < 60e6);
 }
 
-/// A disk of a RAID 5 of three skips each third strip: it reads on, and is as fast as the platters turn, whatever the depth. The bug: with a deep
-/// queue it left the track during a skipped strip, and three such disks read more than the data of two.
+/// A disk of a RAID 5 of three skips each third strip: it reads on, and is as fast as the platters turn, whatever the depth. The
+/// bug: with a deep queue it left the track during a skipped strip, and three such disks read more than the data of two.
 #[test]
 fn a_disk_that_skips_strips_reads_on() {
     for (depth, strip_sectors) in [(1, 128), (8, 128), (64, 128), (8, 512), (64, 512)] {

@@ -1,5 +1,5 @@
-//! Goal: the models predict and do not remember. Method: drives, counts, sizes and mixes that no publication lists lie where those that it lists leave
-//! room for them: figures rise and fall as they must, and none passes what its parts allow.
+//! Goal: the models predict and do not remember. Method: drives, counts, sizes and mixes that no publication lists lie where
+//! those that it lists leave room for them: figures rise and fall as they must, and none passes what its parts allow.
 
 use stria_plan::advice::{Candidate, Purpose, State, Wish, trial};
 use stria_plan::array::Level;
@@ -98,8 +98,9 @@ fn more_drives_are_never_slower_and_never_faster_than_their_sum() {
     }
 }
 
-/// What was published of two load threads, asked as anybody would ask: a thread of the C226's driver is a bound at 150,000, two are not. The
-/// publication's drives were empty and reached 300,000; advice is of drives that hold data, whose flash is the next bound.
+/// What was published of two load threads, asked as anybody would ask: a thread of the C226's driver is a bound at 150,000, two
+/// are not. The publication's drives were empty and reached 300,000; advice is of drives that hold data, whose flash is the next
+/// bound.
 #[test]
 fn advice_meets_published_figures_of_several_threads() {
     let iops = |threads: u32| {

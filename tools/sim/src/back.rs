@@ -1,7 +1,7 @@
 //! Many drives are gone at once, as with a controller that resets, and then all of them are back.
 //!
-//! The [`world`](crate::world) places only faults that redundancy survives. Here more are gone than that, so requests may fail. But
-//! no data is lost with a drive that comes back: whatever was flushed is there, unless the array refuses to start.
+//! The [`world`](crate::world) places only faults that redundancy survives. Here more are gone than that, so requests may fail.
+//! But no data is lost with a drive that comes back: whatever was flushed is there, unless the array refuses to start.
 
 use crate::chance::Chance;
 use crate::drive::{Drive, Keep};
@@ -55,8 +55,8 @@ struct Back {
     tags: u64,
     /// What was acknowledged and is not known to be durable.
     unflushed: Vec<(Moment, Range<u64>)>,
-    /// Sectors of writes that failed, were never answered, or were acknowledged and not flushed when more was lost than redundancy
-    /// replaces: they may be bad blocks, or hold anything.
+    /// Sectors of writes that failed, were never answered, or were acknowledged and not flushed when more was lost than
+    /// redundancy replaces: they may be bad blocks, or hold anything.
     doubtful: Vec<bool>,
 }
 

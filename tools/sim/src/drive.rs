@@ -216,8 +216,8 @@ impl Drive {
         }
     }
 
-    /// From now on a failed write, or one that a killed process had sent, is done in part; and a write makes no more durable than its
-    /// own sectors.
+    /// From now on a failed write, or one that a killed process had sent, is done in part; and a write makes no more durable than
+    /// its own sectors.
     pub fn set_harsh(&mut self) {
         self.is_harsh = true;
     }

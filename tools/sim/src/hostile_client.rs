@@ -1,5 +1,5 @@
-//! Clients that write superblocks: virtual machines that run a RAID of their own, images of members that are copied into an array, and
-//! forgeries. An array must start as before, with any content.
+//! Clients that write superblocks: virtual machines that run a RAID of their own, images of members that are copied into an
+//! array, and forgeries. An array must start as before, with any content.
 //!
 //! At positions where md looks for a superblock, a client's write sometimes contains one: at the positions of all versions on the
 //! array, seen as a drive, and at array sectors that are stored at the position of version 1.0 on a member.

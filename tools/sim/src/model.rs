@@ -5,8 +5,9 @@
 //! write or a flush that began later makes that impossible (it is *dead*). If a read found a version while no write was in
 //! flight, all later reads see it. After a flush that began later, power cuts and lost members do not change that either.
 //!
-//! Large writes to parity stripes may be **torn** by a crash: their sectors are old or new as long as all members are present, but if a
-//! member is lost before the sector is read, the sector may have any content. The first read decides the content for good.
+//! Large writes to parity stripes may be **torn** by a crash: their sectors are old or new as long as all members are present,
+//! but if a member is lost before the sector is read, the sector may have any content. The first read decides the content for
+//! good.
 //!
 //! The model knows nothing of arrays and members.
 
@@ -55,8 +56,8 @@ struct Sector {
     torn: bool,
     /// True if a write failed, and none has succeeded since: a crash may turn old into new, or the reverse.
     undecided: bool,
-    /// True if it was written by a request that was acknowledged while some write was not in place yet: a log that is lost may have
-    /// had the only copy.
+    /// True if it was written by a request that was acknowledged while some write was not in place yet: a log that is lost may
+    /// have had the only copy.
     behind: bool,
 }
 

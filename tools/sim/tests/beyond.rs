@@ -1,6 +1,6 @@
 //! Goal: an array answers every request, and stops, even if more members fail at once than it survives. Method: many short
-//! histories of every level on one to three lanes, in which several drives refuse writes or vanish at once. Where all are back later,
-//! what was flushed is still there.
+//! histories of every level on one to three lanes, in which several drives refuse writes or vanish at once. Where all are back
+//! later, what was flushed is still there.
 
 use stria_sim::setup::FAMILIES;
 use stria_sim::{back, beyond};

@@ -374,21 +374,25 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     (980071123, Some("60"), Extras { more_faults: false, ..MORE }),
     // A misdirected write lay in rows that the rest of the same write read, and parity followed it (the checker's fault).
     (985001874, Some("6"), MORE_AND_CHANGES),
-    // A start wrote rows without a member that came back as if nothing had been, with old parity; the resync that was due did not show (R35).
+    // A start wrote rows without a member that came back as if nothing had been, with old parity; the resync that was due did not
+    // show (R35).
     (985005871, Some("6"), MORE_AND_CHANGES),
-    // Unreadable sectors reached as far as they could grow; a write into their middle let those before it grow again (the checker's fault).
+    // Unreadable sectors reached as far as they could grow; a write into their middle let those before it grow again (the
+    // checker's fault).
     (9100097062, None, MORE),
-    // A stop's last update dropped a member, and the power cut kept it from another, which a change of metadata then left two behind (R60).
+    // A stop's last update dropped a member, and the power cut kept it from another, which a change of metadata then left two
+    // behind (R60).
     (9300064633, None, Extras { more_faults: false, ..MORE_AND_CHANGES }),
     // The only members that named a new bitmap were being filled (R61).
     (9908026627, None, MORE_AND_CHANGES),
-    // The process died when a rebuilt member was full and not in sync yet. The rebuild that followed copied it onto itself, and the resync
-    // that was due was left out (R51).
+    // The process died when a rebuilt member was full and not in sync yet. The rebuild that followed copied it onto itself, and
+    // the resync that was due was left out (R51).
     (9200333753, None, Extras::NONE),
-    // Lists of bad blocks waited for 200 s for a drive that hung, and the next rows without space of the same write counted as lost (R68).
+    // Lists of bad blocks waited for 200 s for a drive that hung, and the next rows without space of the same write counted as
+    // lost (R68).
     (9300026643, None, FULL),
-    // What a member under rebuild held was bad blocks after a write without space, although it held what the copy that counts holds. It was in
-    // sync so for 2 s, and a copy was lost (R65).
+    // What a member under rebuild held was bad blocks after a write without space, although it held what the copy that counts
+    // holds. It was in sync so for 2 s, and a copy was lost (R65).
     (9410004288, None, FULL),
     (9410005024, None, FULL),
     (9410012310, None, FULL),
@@ -399,8 +403,8 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     (9410011686, None, FULL),
     // The checker: a write that the engine had abandoned on a dropped drive arrived during a scrub, and counted as the scrub's.
     (9422005638, None, MORE),
-    // Two members were failed that hung. Other lanes heard of the second only once the superblocks said that the first was gone, and that waited
-    // for their requests to the second (R42).
+    // Two members were failed that hung. Other lanes heard of the second only once the superblocks said that the first was gone,
+    // and that waited for their requests to the second (R42).
     (9424014091, None, Extras { hangs: true, ..Extras::NONE }),
 ];
 

@@ -87,8 +87,8 @@ impl Core {
         self.member_requests.reuse(ended);
     }
 
-    /// A member request has ended. If it was a client's unsplit request, a copy of one, or of a write within one strip, and nothing
-    /// failed, ends it here.
+    /// A member request has ended. If it was a client's unsplit request, a copy of one, or of a write within one strip, and
+    /// nothing failed, ends it here.
     pub fn ends_client(&self, completion: &mut Completion) -> Fate {
         if completion.result.is_err() {
             return Fate::Open;
@@ -361,7 +361,8 @@ impl Core {
         }
         let slot = self.members.borrow().get(id).slot;
         self.drop_member(id, Some(reason));
-        // R42: other lanes learn of it at once. The superblock update may wait for their requests, also for those to this very member.
+        // R42: other lanes learn of it at once. The superblock update may wait for their requests, also for those to this very
+        // member.
         if self.partition.lane_count > 1 {
             self.outbox.push(Action::Dropped(id));
         }

@@ -57,8 +57,8 @@ impl Core {
         }
     }
 
-    /// Drops a member that another lane has dropped, even if it cannot be spared: if two lanes dropped one each and only one could be
-    /// spared, the array has failed.
+    /// Drops a member that another lane has dropped, even if it cannot be spared: if two lanes dropped one each and only one
+    /// could be spared, the array has failed.
     pub fn drop_as_others_did(&self, member: MemberId) {
         if self.members.borrow().get(member).state != MemberState::Failed {
             self.drop_member(member, None);

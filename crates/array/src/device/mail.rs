@@ -103,7 +103,8 @@ impl<R: Recorder> Driver<R> {
         self.elsewhere = ended;
     }
 
-    /// Publishes whether direct reads are allowed, and sends messages, before clients get the completions of this iteration (R44).
+    /// Publishes whether direct reads are allowed, and sends messages, before clients get the completions of this iteration
+    /// (R44).
     fn post(&mut self) {
         let may_read_directly = self.engine.may_read_directly();
         let allows_direct_reads = may_read_directly && self.engine.allows_direct_reads();

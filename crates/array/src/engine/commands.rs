@@ -115,8 +115,8 @@ impl Engine {
         let id = config.id;
         {
             let holder = |slot: usize| Some((slot, self.core.members.borrow().slots()[slot].member?));
-            // The coordinator has dropped the slot's member, and the replacement that inherits the slot: what it has admitted every
-            // lane admits.
+            // The coordinator has dropped the slot's member, and the replacement that inherits the slot: what it has admitted
+            // every lane admits.
             while self.core.partition.lane > 0
                 && let Some((_, dropped)) = slot.and_then(holder)
             {
@@ -154,8 +154,8 @@ impl Engine {
             self.assign_spare(spare, slot);
             return Ok(());
         } else {
-            // On the coordinator this member is alone in its slot. This lane has not been told yet that another one there was dropped or
-            // replaced.
+            // On the coordinator this member is alone in its slot. This lane has not been told yet that another one there was
+            // dropped or replaced.
             let Slot { member: holder, replacement } = core.members.borrow().slots()[slot];
             let others = [holder, replacement].into_iter().flatten().filter(|&other| other != member);
             others.for_each(|other| core.drop_as_others_did(other));

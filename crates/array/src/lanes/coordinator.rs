@@ -114,7 +114,8 @@ impl Coordinator {
         for other in (0..self.lanes.len()).filter(|&other| other != lane) {
             instructions.extend(new.iter().map(|&member| (other, Instruction::Drop(member))));
         }
-        // The state of a lane that does not know of a drop yet is neither written nor waited for: the lane asks again once it knows.
+        // The state of a lane that does not know of a drop yet is neither written nor waited for: the lane asks again once it
+        // knows.
         for index in 0..self.lanes.len() {
             let running = self.answers.iter().flatten().any(|(answered, state)| *answered == index && state.is_some());
             if !running && self.lanes[index].state.as_ref().is_some_and(|state| !self.knows_drops(state)) {
@@ -221,8 +222,8 @@ impl Coordinator {
         lanes
     }
 
-    /// A state could not be written. Returns the lanes whose states wait for those of others: they must be told as well, since a lane
-    /// that cannot flush calls no member in sync, and so would keep them waiting (R71).
+    /// A state could not be written. Returns the lanes whose states wait for those of others: they must be told as well, since a
+    /// lane that cannot flush calls no member in sync, and so would keep them waiting (R71).
     pub fn state_is_refused(&mut self) -> Vec<usize> {
         (0..self.lanes.len()).filter(|&lane| self.lanes[lane].state.take().is_some()).collect()
     }

@@ -109,8 +109,8 @@ impl WriteBehind {
         self.log_holders.borrow().values().any(|log_holders| members.are_gone_but(log_holders, Some(member)))
     }
 
-    /// Waits until write-behinds are in place whose log holders were all dropped. Once the drop is durable, these logs do not count
-    /// any more (R25).
+    /// Waits until write-behinds are in place whose log holders were all dropped. Once the drop is durable, these logs do not
+    /// count any more (R25).
     pub async fn wait_for_orphans(&self, ready: &Ready, members: &RefCell<Members>) {
         let is_orphan = |log_holders: &LogHolders| members.borrow().are_gone_but(log_holders, None);
         ready.until(&self.changed, || !self.log_holders.borrow().values().any(is_orphan)).await;

@@ -1,8 +1,8 @@
 //! Which record counts for which rows of a stripe: a walk over the rows, from where records begin to where they end.
 //!
-//! A log may hold a hundred thousand records of one stripe, by accident or because it is forged. So the walk takes one step for the
-//! beginning and one for the end of each record, and one for each piece of rows. It never looks at all records of a stripe for a
-//! piece of it.
+//! A log may hold a hundred thousand records of one stripe, by accident or because it is forged. So the walk takes one step for
+//! the beginning and one for the end of each record, and one for each piece of rows. It never looks at all records of a stripe
+//! for a piece of it.
 
 use crate::StripSector;
 use crate::log_record::LogRecord;
@@ -66,7 +66,8 @@ impl<'a> Over<'a> {
         self.records.range((number, parity, 0)..=(number, parity, usize::MAX)).next().map(|(_, record)| *record)
     }
 
-    /// As [`Over::newest`], where logs of these parities are lost: the records of the newest write of which at least one parity has one.
+    /// As [`Over::newest`], where logs of these parities are lost: the records of the newest write of which at least one parity
+    /// has one.
     pub fn newest_of_any(&self, parities: &Strips) -> Newest<'a> {
         let newest = parities.iter().filter_map(|&parity| self.complete[1 << parity].last().copied()).max();
         let of = |number: u64| parities.iter().filter_map(|&parity| self.first(number, parity)).collect();

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Lanes whose devices send each other requests: when one breaks off after a panic, the others do as well, since its answers would
-/// never come. Clones are the same group.
+/// Lanes whose devices send each other requests: when one breaks off after a panic, the others do as well, since its answers
+/// would never come. Clones are the same group.
 #[derive(Clone, Default)]
 pub struct PanicGroup(Arc<Mutex<Vec<BreakOff>>>);
 

@@ -3,8 +3,8 @@
 //! Drives come in any order, with strangers, lagging members and copies among them. They are sorted into arrays by identity.
 //! Within an array the member with the most events tells the truth. A member with one event less is as good, because a crash
 //! may hit between the writes of one superblock update. So is a member with equal events whose last update was torn
-//! (`has_torn_update`). A member that is further behind was away: it stays out, and may return by the bitmap if that reaches back far
-//! enough (R27, R55, R75). Nothing is written here; the array's first superblock update makes the decisions durable.
+//! (`has_torn_update`). A member that is further behind was away: it stays out, and may return by the bitmap if that reaches back
+//! far enough (R27, R55, R75). Nothing is written here; the array's first superblock update makes the decisions durable.
 //!
 //! After `Assemble.c` of mdadm, `super_1_validate` and `raid5_run` of Linux.
 
@@ -380,7 +380,8 @@ fn missed_last(one: &Found, other: &Found, found: &[Found]) -> bool {
 /// R62: a crash cut short a change that adds or removes the bitmap. A member that missed only that change is read as the freshest
 /// superblock says, since the array did not run in between. `None`: the member is read as it is.
 ///
-/// A start without the member that the change had come to, cut short as well, leaves the others with as many events as that one (R56).
+/// A start without the member that the change had come to, cut short as well, leaves the others with as many events as that one
+/// (R56).
 fn as_freshest_says(found: &Found, freshest: &Superblock) -> Option<Member> {
     let superblock = found.superblock();
     let before = freshest.header.events.checked_sub(1)?;
@@ -533,7 +534,8 @@ impl Sorter<'_> {
         }
     }
 
-    /// Members of a firmware's mirror show the superblock of an array that was made on the mirror. Written apart, its copies would differ.
+    /// Members of a firmware's mirror show the superblock of an array that was made on the mirror. Written apart, its copies
+    /// would differ.
     fn refuse_firmware_raid(&mut self, found: &[Found]) {
         let marked = found.iter().find_map(|one| Some((&one.candidate.name, one.member.firmware_raid.as_ref()?)));
         if let Some((name, mark)) = marked {
@@ -591,8 +593,8 @@ impl Sorter<'_> {
         }
     }
 
-    /// A member keeps its slot until it leaves. Where its own superblock and the freshest one name two slots for it, one of them is damaged,
-    /// and bytes would be served from the wrong place.
+    /// A member keeps its slot until it leaves. Where its own superblock and the freshest one name two slots for it, one of them
+    /// is damaged, and bytes would be served from the wrong place.
     fn refuse_other_slots(&mut self, found: &[Found]) {
         for one in found.iter().filter(|one| one.events() + 1 >= self.freshest.header.events) {
             let number = one.superblock().header.dev_number as usize;
@@ -748,8 +750,8 @@ impl Sorter<'_> {
         Ok(shape)
     }
 
-    /// The records of the members' logs, of either kind, together. `warnings`: if there are any, a stale member or a lost bitmap was
-    /// accepted, and the logs do not count.
+    /// The records of the members' logs, of either kind, together. `warnings`: if there are any, a stale member or a lost bitmap
+    /// was accepted, and the logs do not count.
     fn last_log(
         &self,
         found: &[Found],
@@ -1022,9 +1024,9 @@ impl Sorter<'_> {
         Err(self.too_few(&self.not_in_sync(), found, &survives, |slots| suffices(geometry, slots)))
     }
 
-    /// The members that are behind and can be taken as they are, with the number of updates that they missed, and their slots. First
-    /// those that the freshest superblock still counts: they kept their slots and took every write that succeeded, when their metadata
-    /// could not be written. Then the freshest.
+    /// The members that are behind and can be taken as they are, with the number of updates that they missed, and their slots.
+    /// First those that the freshest superblock still counts: they kept their slots and took every write that succeeded, when
+    /// their metadata could not be written. Then the freshest.
     fn callable<'f, 'a>(&self, found: &'f [Found<'a>]) -> Vec<(u64, usize, &'f Found<'a>)> {
         let mut away: Vec<_> = found
             .iter()

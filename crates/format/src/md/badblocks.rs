@@ -166,8 +166,8 @@ mod tests {
     }
 
     proptest! {
-        /// Lists of up to some 250 entries, each changed from the one before: what is bad before and after is bad in every mixture
-        /// of their sectors.
+        /// Lists of up to some 250 entries, each changed from the one before: what is bad before and after is bad in every
+        /// mixture of their sectors.
         #[test]
         fn a_torn_log_names_what_stays_bad(lists in prop::collection::vec((blocks(60), any::<bool>()), 2..12), torn in any::<[u8; 12]>()) {
             let (mut log, mut all) = (BadBlockLog::default(), Vec::new());

@@ -2,8 +2,8 @@
 //!
 //! md uses `data_size` sectors of a drive and does not touch the rest, so a kernel runs such an array as any other, and writes
 //! data without their checksums. The microseconds of `utime` show it: Linux and mdadm write zeros there, and while an array has
-//! checksums Stria never does. A start that finds zeros voids the checksums before it writes another superblock. A kernel that ran
-//! an array of a level without redundancy leaves no trace; there a wrong checksum only shows that other software wrote.
+//! checksums Stria never does. A start that finds zeros voids the checksums before it writes another superblock. A kernel that
+//! ran an array of a level without redundancy leaves no trace; there a wrong checksum only shows that other software wrote.
 
 use super::superblock::Superblock;
 use crate::fields::on_disk;
@@ -128,12 +128,13 @@ pub(crate) fn region_of(superblock: &Superblock) -> Region {
     Region::behind(start..start + superblock.header.data_size)
 }
 
-/// The head of new checksums: all are unknown. Their epoch comes from the member's identity, which is random, and from the number of events. So
-/// pages from before checksums were taken away do not count (R63): they say nothing of what was written since.
+/// The head of new checksums: all are unknown. Their epoch comes from the member's identity, which is random, and from the number
+/// of events. So pages from before checksums were taken away do not count (R63): they say nothing of what was written since.
 fn new_header(superblock: &Superblock) -> Header {
     let header = &superblock.header;
     let random = u64::from_le_bytes(header.device_uuid[..8].try_into().expect("eight bytes"));
-    // A head that is made void adds one to its epoch. The multiplier (of the golden ratio) keeps new epochs far from all of these.
+    // A head that is made void adds one to its epoch. The multiplier (of the golden ratio) keeps new epochs far from all of
+    // these.
     let epoch = random ^ header.events.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     Header::new(&region_of(superblock), [header.set_uuid, header.device_uuid], epoch)
 }

@@ -1,13 +1,14 @@
 //! Checks whether the counts of superblock updates of two members can both be true.
 //!
 //! The superblock with the most events decides, so a count that was altered (by a hostile drive, or a tool that puts the checksum
-//! right) would make old bytes count. [`EVENTS_MAX`](super::superblock::EVENTS_MAX) bounds the count of one superblock; here it is
-//! compared with the others. Every honest history keeps three rules:
+//! right) would make old bytes count. [`EVENTS_MAX`](super::superblock::EVENTS_MAX) bounds the count of one superblock; here it
+//! is compared with the others. Every honest history keeps three rules:
 //!
-//! - A superblock update goes to every member that it names. So a member that is behind was named as failed, or a crash tore that very
-//!   update. A member that is away is not in sync after one update: it is filled first. A member is named by its device number. After
-//!   a member was removed another drive may get its number, and the last update may be the one that readmits the member, which is
-//!   filled then. So a name counts only if no other member knows the freshest one, and no other drive has the number by now.
+//! - A superblock update goes to every member that it names. So a member that is behind was named as failed, or a crash tore that
+//!   very update. A member that is away is not in sync after one update: it is filled first. A member is named by its device
+//!   number. After a member was removed another drive may get its number, and the last update may be the one that readmits the
+//!   member, which is filled then. So a name counts only if no other member knows the freshest one, and no other drive has the
+//!   number by now.
 //! - A larger count is written later. A count that was altered leaves the time of the member's last update as it was.
 //! - Members are a few updates apart, or as many as a run makes, not thousands of millions.
 
@@ -35,7 +36,8 @@ pub(crate) fn contradiction<'a>(
     if ahead > APART_MAX {
         return Some("no array makes as many superblock updates while a member is away");
     }
-    // Had the freshest run without the other, it would name it as failed. Had it returned to the other, it would have been filled.
+    // Had the freshest run without the other, it would name it as failed. Had it returned to the other, it would have been
+    // filled.
     let tells_of_another = |third: &Superblock| {
         // The freshest member's last update may be torn, and readmit `other`.
         let beside = third.header.dev_number != freshest.header.dev_number

@@ -117,8 +117,8 @@ pub struct Creation {
     pub geometry: Geometry,
     /// The superblocks, by drive; `None`: missing.
     pub superblocks: Vec<Option<Superblock>>,
-    /// Sectors to zero, durably, before anything is written, so that the array's first and last MiB are zeros: old data may show there as a
-    /// superblock, a partition table or a file system. None with [`Create::assume_clean`].
+    /// Sectors to zero, durably, before anything is written, so that the array's first and last MiB are zeros: old data may show
+    /// there as a superblock, a partition table or a file system. None with [`Create::assume_clean`].
     pub zeros: Vec<CreateZeros>,
     /// The writes, in this order; all of them must be durable before the array is used.
     pub writes: Vec<CreateWrite>,

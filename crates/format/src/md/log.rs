@@ -48,8 +48,8 @@ const RING_SECTORS_MAX: u64 = 1 << 14;
 /// one part at a time is in memory, besides the records that count. Their bytes take as much as on the drive.
 const PARTS_MAX: usize = 64;
 
-/// 1 Mi: the most records that one start replays, some 3 GiB with what replay needs for each. What counts was in flight, or has ended
-/// since the last flush: a fast machine leaves some hundred thousand. Forged logs have space for many millions.
+/// 1 Mi: the most records that one start replays, some 3 GiB with what replay needs for each. What counts was in flight, or has
+/// ended since the last flush: a fast machine leaves some hundred thousand. Forged logs have space for many millions.
 pub(crate) const RECORDS_MAX: usize = 1 << 20;
 /// 4 GiB: the most that replay computes before it writes. A record of 64 bytes may stand for megabytes.
 pub(crate) const REPLAY_SECTORS_MAX: u64 = 8 << 20;
@@ -340,14 +340,15 @@ pub struct FoundPart {
     pub damaged: bool,
 }
 
-/// True if superblocks with this tag name no session: after a clean stop, before the first resync has ended, or after another program.
+/// True if superblocks with this tag name no session: after a clean stop, before the first resync has ended, or after another
+/// program.
 pub(crate) fn names_no_session(tag: u32) -> bool {
     tag == 0 || u64::from(tag) == WITNESSED
 }
 
 impl FoundLog {
-    /// Reads the log of a member, and the ring only if its session is the superblock's, or the superblock names none: the member may
-    /// have missed the update that does (R59). `None`: there is no log, or it is another member's.
+    /// Reads the log of a member, and the ring only if its session is the superblock's, or the superblock names none: the member
+    /// may have missed the update that does (R59). `None`: there is no log, or it is another member's.
     pub(crate) fn read(superblock: &Superblock, space: &LogSpace, read: &mut Read) -> Option<Self> {
         let page = match read(space.head_start.get(), PAGE_SECTORS) {
             Ok(page) => page,
@@ -464,7 +465,8 @@ pub(crate) fn replay_sectors(record: &LogRecord) -> u64 {
 impl FoundPart {
     /// Collects the valid appends of a part that starts at this offset in the ring.
     ///
-    /// Also returns the page behind the newest one, and whether every append that still counts is there; `None`: there is none at all.
+    /// Also returns the page behind the newest one, and whether every append that still counts is there; `None`: there is none at
+    /// all.
     fn scan(part: &[u8], start_sector: u64, of: (u64, &[u8; 16], &Bounds), sequence_from: u64) -> (Self, Option<(usize, bool)>) {
         let mut appends: Vec<(AppendHead, Vec<LogRecord>)> = Vec::new();
         let mut contradicts = false;
@@ -995,8 +997,8 @@ mod tests {
         ranges.push(bench.append((0, &mut ring), Some((4, 8)), retired).expect("there is space"));
         let page_of = |byte: usize| byte / PAGE_BYTES * PAGE_BYTES;
         let ring_end = bytes(bench.location.head_start.get());
-        // Two that are retired, at the start, where the next round may begin; a head and bytes of two that count; the page behind them; a
-        // page further on.
+        // Two that are retired, at the start, where the next round may begin; a head and bytes of two that count; the page behind
+        // them; a page further on.
         let places = [
             (ranges[0].start, true),
             (ranges[1].start, false),
@@ -1111,8 +1113,8 @@ mod tests {
         free: u64,
     }
 
-    /// A large append that goes around the ring is reported as failed, but has landed. The next one is small, and takes its number at
-    /// the end of the ring.
+    /// A large append that goes around the ring is reported as failed, but has landed. The next one is small, and takes its
+    /// number at the end of the ring.
     #[test]
     fn an_append_that_was_taken_back_counts_once() {
         let mut bench = Bench::new(1);

@@ -33,8 +33,8 @@ pub struct Candidate {
 pub struct Member {
     /// Its superblock.
     pub superblock: Superblock,
-    /// The superblock is of version 1.0, and one before the data is damaged or cannot be read: then a client of that array may have
-    /// written this one.
+    /// The superblock is of version 1.0, and one before the data is damaged or cannot be read: then a client of that array may
+    /// have written this one.
     pub doubt: Option<SuperblockError>,
     /// Its bitmap; `None` when the superblock names none.
     pub bitmap: Option<Result<Bitmap, BitmapError>>,
@@ -104,8 +104,8 @@ fn read_superblock(minor: u8, size_sectors: u64, read: &mut Read) -> Result<Supe
 }
 
 /// The one of two superblocks on a drive that no client wrote. A superblock within the data of another may be a client's. If each
-/// lies in the data of the other, nothing on the drive shows which is real, and the one before its data counts: version 1.2 or 1.1
-/// before 1.0, as Stria makes 1.2. If neither does, one is left over from before, and the younger counts, as with mdadm.
+/// lies in the data of the other, nothing on the drive shows which is real, and the one before its data counts: version 1.2 or
+/// 1.1 before 1.0, as Stria makes 1.2. If neither does, one is left over from before, and the younger counts, as with mdadm.
 fn real_of(one: Superblock, other: Superblock) -> Superblock {
     match (one.exposes(&other), other.exposes(&one)) {
         (true, true) => {

@@ -2,8 +2,8 @@
 //!
 //! [`superblock`], [`bitmap`], [`badblocks`], [`log`] (Stria's write log, or [`ppl`], md's) and [`checksums`] are the structures.
 //! [`member`] reads those of one drive, [`create`] makes them for a new array, [`mod@assemble`] makes an array of them, and
-//! [`recorder`] updates them while it runs. [`raw`] shows them byte by byte. An array that is a member of another one is marked as its
-//! `span`.
+//! [`recorder`] updates them while it runs. [`raw`] shows them byte by byte. An array that is a member of another one is marked
+//! as its `span`.
 
 pub mod assemble;
 pub mod badblocks;

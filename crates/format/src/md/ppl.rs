@@ -3,8 +3,8 @@
 //! ```text
 //! … superblock │ bad blocks │ header (4 KiB) │ partial parity of its entries │ header │ … │ data …
 //! ```
-//! The superblock names the area in the field that otherwise names the bitmap. A header and its partial parity are one write to the
-//! member that holds the parity. It is found again by walking from the start, from header to header, as long as
+//! The superblock names the area in the field that otherwise names the bitmap. A header and its partial parity are one write to
+//! the member that holds the parity. It is found again by walking from the start, from header to header, as long as
 //! generations grow; only the last one counts. So the next is not written before all records in the one before are
 //! retired. Older kernels knew areas for one. With [`MULTIPLE_PPLS`](super::superblock::feature::MULTIPLE_PPLS) they follow one
 //! another around the area.
@@ -15,13 +15,13 @@
 //!
 //! An entry is a run of array sectors, or several of equal length one strip apart. So it gives for each row the strips that are
 //! written. Without partial parity these are all strips. Records of single sectors are within the
-//! format; Linux writes pages. A run of the array begins with an empty header. Linux erases the area first, and counts generations
-//! from 1; Stria counts on from run to run. If power goes while an area is erased, the newest header may be lost and an older one
-//! left, whose entries are void.
+//! format; Linux writes pages. A run of the array begins with an empty header. Linux erases the area first, and counts
+//! generations from 1; Stria counts on from run to run. If power goes while an area is erased, the newest header may be lost and
+//! an older one left, whose entries are void.
 //!
 //! Linux replays when the superblock says dirty. If it found records, none of them torn, it takes redundancy as consistent
-//! everywhere, since every write in flight had one. So does Stria, unless a superblock of its own says that a resync was due: nothing
-//! else shows how far the first resync of an array came that is not clean.
+//! everywhere, since every write in flight had one. So does Stria, unless a superblock of its own says that a resync was due:
+//! nothing else shows how far the first resync of an array came that is not clean.
 //!
 //! Source: `raid5-ppl.c` and `md_p.h` (`struct ppl_header`) of Linux.
 
@@ -50,8 +50,8 @@ const ENTRY_COUNT_MAX: usize = 148;
 const _: () = assert!(LogRecord::APPEND_COUNT_MAX <= ENTRY_COUNT_MAX);
 const _: () = assert!(PplHeader::SIZE_BYTES + ENTRY_COUNT_MAX * PplEntry::SIZE_BYTES <= HEADER_BYTES);
 
-/// The microseconds of `utime` in superblocks of an array that is not clean: parity is consistent wherever no entry says otherwise.
-/// Linux and mdadm write zero.
+/// The microseconds of `utime` in superblocks of an array that is not clean: parity is consistent wherever no entry says
+/// otherwise. Linux and mdadm write zero.
 pub(crate) const CONSISTENT: u32 = 2_000_000;
 /// The same while a resync is due that no entry makes up for, such as the first one.
 pub(crate) const INCONSISTENT: u32 = 2_000_001;
@@ -315,8 +315,8 @@ pub(crate) struct Ppl {
 }
 
 impl Ppl {
-    /// The write that makes a member's log empty, for a session. What an earlier session left behind it has lower generations, so it
-    /// does not count, whatever a power cut leaves of this write.
+    /// The write that makes a member's log empty, for a session. What an earlier session left behind it has lower generations, so
+    /// it does not count, whatever a power cut leaves of this write.
     pub fn begin(member: MemberId, location: &PplLocation, session: u64) -> MetadataWrite {
         let data = Buffer::copy_of(&encode(location.signature, generation_before(session), &[])).freeze();
         MetadataWrite { member, start_sector: location.start_sector, data }
@@ -335,8 +335,8 @@ impl Ppl {
         (0..location.sectors).step_by(CLEAR_SECTORS as usize).map(piece).collect()
     }
 
-    /// The bytes that log `records`, and their position on the drive: always the start of the area (R19). `None`: the records before
-    /// are not retired.
+    /// The bytes that log `records`, and their position on the drive: always the start of the area (R19). `None`: the records
+    /// before are not retired.
     ///
     /// # Panics
     /// The records do not fit into one append.
@@ -386,9 +386,9 @@ mod tests {
     use super::*;
     use stria_array::{Layout, Level, ParityLayout};
 
-    /// Goal: a torn append leaves in force its own records, those of the append before it, or none. Nothing has superseded those of the
-    /// append before. Method: appends of all lengths, each without its first sectors, for every number of these (seed 5:980043734 of
-    /// the simulator, with a partial parity log).
+    /// Goal: a torn append leaves in force its own records, those of the append before it, or none. Nothing has superseded those
+    /// of the append before. Method: appends of all lengths, each without its first sectors, for every number of these (seed
+    /// 5:980043734 of the simulator, with a partial parity log).
     #[test]
     fn a_torn_append_puts_no_older_one_than_the_last_in_force() {
         let geometry =

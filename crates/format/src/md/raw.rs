@@ -28,8 +28,8 @@ pub struct RawField {
     pub meaning: String,
 }
 
-/// Every field of each structure of a member. Of appends, of pages of checksums and of headers of a partial parity log there are many: the
-/// newest append of each part of the log is given, the first page, and the header that counts. `read` is asked again.
+/// Every field of each structure of a member. Of appends, of pages of checksums and of headers of a partial parity log there are
+/// many: the newest append of each part of the log is given, the first page, and the header that counts. `read` is asked again.
 pub fn fields(member: &Member, drive_sectors: u64, read: &mut Read) -> Vec<RawField> {
     let superblock = &member.superblock;
     let header = &superblock.header;

@@ -1,12 +1,13 @@
 //! Keeps the members' metadata up to date while an array runs.
 //!
-//! The engine gives the state of the array. The recorder, [`MdRecorder`], returns the superblocks and bitmap pages to write to the
-//! members. Every superblock update counts `events` up by one, which shows that a member missed an update (R27). Fields that Stria
-//! does not change stay as they were read.
+//! The engine gives the state of the array. The recorder, [`MdRecorder`], returns the superblocks and bitmap pages to write to
+//! the members. Every superblock update counts `events` up by one, which shows that a member missed an update (R27). Fields that
+//! Stria does not change stay as they were read.
 //!
 //! `events_cleared` of the bitmap moves when the array becomes optimal, when a slot of an optimal array changes its member, and
 //! when bits are cleared: a member that left before that has missed writes that the bits no longer name (R75). So does the update
-//! that drops a member which was cut short: no bit names what it lost (R76). While a member is missing or rebuilding no bit is cleared (R3).
+//! that drops a member which was cut short: no bit names what it lost (R76). While a member is missing or rebuilding no bit is
+//! cleared (R3).
 //!
 //! After `md_update_sb` and `super_1_sync` of Linux' `md.c`, and `md-bitmap.c`.
 
@@ -51,7 +52,8 @@ pub(crate) struct MemberMetadata {
     pub log_current: bool,
     /// Its incarnation: how often it has returned in this run (R39).
     pub log_incarnation: u32,
-    /// The last two superblocks of this run for it. The drive has one of them when it leaves: a member is at most one update ahead (R58).
+    /// The last two superblocks of this run for it. The drive has one of them when it leaves: a member is at most one update
+    /// ahead (R58).
     pub issued: [Option<Stamp>; 2],
 }
 
@@ -405,8 +407,8 @@ impl MdRecorder {
         let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
         let roles_max = self.keepers.values().map(|keeper| keeper.superblock.roles_max()).min().unwrap_or(ROLES_MAX);
         let mut numbers = self.common.header.raid_disks..roles_max as u32;
-        // A number above all that are taken is that of no stale member. But roles beyond the first sector let a power cut tear the superblocks
-        // of all members at once, so a free number below is taken then.
+        // A number above all that are taken is that of no stale member. But roles beyond the first sector let a power cut tear
+        // the superblocks of all members at once, so a free number below is taken then.
         let mut beyond = numbers.start..numbers.end.min(ROLES_IN_SECTOR);
         beyond.find(|number| taken.last() < Some(number)).or_else(|| numbers.find(|number| !taken.contains(number)))
     }
@@ -431,8 +433,8 @@ impl MdRecorder {
         returnable(&self.common, self.bitmap.as_ref(), superblock, left_this_run).map_err(AdoptError)
     }
 
-    /// Sets the flag that tells that a member's drive was cut short. When such a member is dropped, no absent member returns by the
-    /// bitmap any more (R76).
+    /// Sets the flag that tells that a member's drive was cut short. When such a member is dropped, no absent member returns by
+    /// the bitmap any more (R76).
     pub fn watch(&mut self, member: MemberId, cut_short: Arc<AtomicBool>) {
         self.cut_short.insert(member, cut_short);
     }
@@ -640,8 +642,8 @@ impl MdRecorder {
         writes
     }
 
-    /// The last update again, for members that missed it (R57), and then with one more event if a slot is empty (R56). Nothing: that
-    /// is done.
+    /// The last update again, for members that missed it (R57), and then with one more event if a slot is empty (R56). Nothing:
+    /// that is done.
     fn rewrite_superblocks(&mut self) -> Vec<MetadataWrite> {
         let mut rewritten = std::mem::take(&mut self.one_event_behind);
         let mut writes = Vec::new();
@@ -710,7 +712,8 @@ impl MdRecorder {
         roles
     }
 
-    /// Writes the array's state into the common superblock and the bitmap's header. `holders`: the members that hold a slot, by slot.
+    /// Writes the array's state into the common superblock and the bitmap's header. `holders`: the members that hold a slot, by
+    /// slot.
     fn begin_update(&mut self, state: &ArrayState, roles: Vec<Role>, holders: Vec<MemberId>, unix_seconds: u64) {
         let resync_offset = match (self.redundant, state.clean) {
             (false, _) => CLEAN,
@@ -843,7 +846,8 @@ fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
     roles[number] = role;
 }
 
-/// The slot to which a member that was away may return by the bitmap. `left_this_run`: what it holds was written by this run of the array.
+/// The slot to which a member that was away may return by the bitmap. `left_this_run`: what it holds was written by this run of
+/// the array.
 pub(crate) fn returnable(
     common: &Superblock,
     bitmap: Option<&Bitmap>,
@@ -873,8 +877,8 @@ pub(crate) fn returnable(
     if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
         return Err("its rebuild had not ended when it left".into());
     }
-    // R78: a member that ran without some of the others may have written data that their bitmap does not name. One that left this run
-    // did not: the others that it lacks have returned since.
+    // R78: a member that ran without some of the others may have written data that their bitmap does not name. One that left this
+    // run did not: the others that it lacks have returned since.
     let holders = |superblock: &Superblock, slot: u32| {
         let roles = superblock.roles.iter().enumerate();
         roles.filter(|(_, role)| **role == Role::Slot(slot as u16)).map(|(number, _)| number).collect::<BTreeSet<usize>>()

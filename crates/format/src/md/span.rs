@@ -1,12 +1,12 @@
 //! The mark of a span: an array that is a member of another one.
 //!
-//! The contents of an array belong to its clients: a virtual machine may store RAID superblocks of its own there, or copies of any
-//! others. So no content of an array can mark it as part of another one. The mark is in its own superblock, on every member, out
-//! of its clients' reach: in the last 64 bytes of the 4 KiB that md reserves for a superblock, behind the roles.
+//! The contents of an array belong to its clients: a virtual machine may store RAID superblocks of its own there, or copies of
+//! any others. So no content of an array can mark it as part of another one. The mark is in its own superblock, on every member,
+//! out of its clients' reach: in the last 64 bytes of the 4 KiB that md reserves for a superblock, behind the roles.
 //!
-//! md reads, writes and checksums no more of those 4 KiB than the roles take, or, on drives with blocks of 4096 bytes, writes back what it
-//! has read. So the mark survives all changes of a member by Linux and mdadm. A member that mdadm adds has none; that of any
-//! other suffices, and Stria writes it on all.
+//! md reads, writes and checksums no more of those 4 KiB than the roles take, or, on drives with blocks of 4096 bytes, writes
+//! back what it has read. So the mark survives all changes of a member by Linux and mdadm. A member that mdadm adds has none;
+//! that of any other suffices, and Stria writes it on all.
 
 use crate::Field;
 use crate::fields::on_disk;

@@ -49,8 +49,8 @@ pub(crate) fn offset_of<S>(synced: Synced<S>) -> u64 {
     }
 }
 
-/// 2^40: an array that updates superblocks every millisecond needs 35 years for as many. A larger count is forged, and refused, so
-/// that adding to a count cannot wrap.
+/// 2^40: an array that updates superblocks every millisecond needs 35 years for as many. A larger count is forged, and refused,
+/// so that adding to a count cannot wrap.
 pub const EVENTS_MAX: u64 = 1 << 40;
 
 /// Bits of `feature_map`.
@@ -408,7 +408,8 @@ impl Superblock {
         self.has(feature::PPL | feature::MULTIPLE_PPLS).then_some((both as i16, (both >> 16) as u16))
     }
 
-    /// Takes over the last update of the array from another member's superblock, and its name: the array may have been renamed without this member.
+    /// Takes over the last update of the array from another member's superblock, and its name: the array may have been renamed
+    /// without this member.
     pub(crate) fn follow(&mut self, other: &Superblock) {
         let (header, truth) = (&mut self.header, &other.header);
         (header.events, header.utime, header.resync_offset) = (truth.events, truth.utime, truth.resync_offset);
@@ -463,8 +464,8 @@ impl Superblock {
         self.has_space_for_mark().then_some(mark)
     }
 
-    /// Whether all of the 4 KiB are the superblock's, and the roles end before the mark. Early versions of md laid bitmaps there, and
-    /// data.
+    /// Whether all of the 4 KiB are the superblock's, and the roles end before the mark. Early versions of md laid bitmaps there,
+    /// and data.
     fn has_space_for_mark(&self) -> bool {
         let header = &self.header;
         let behind = 1..SUPERBLOCK_BYTES as i32 / 512;

@@ -94,8 +94,9 @@ pub fn negotiate(stream: &mut (impl Read + Write), export: &str) -> Result<Offer
     Ok(Offer { size_bytes, flags, block_bytes })
 }
 
-/// Sends a read of 0 bytes, which a server answers without the array. A server without free places disconnects clients that never sent a
-/// request, and an idle device sends none. Returns the reply's error, 0 for success; `None`: these bytes are no reply to this request.
+/// Sends a read of 0 bytes, which a server answers without the array. A server without free places disconnects clients that never
+/// sent a request, and an idle device sends none. Returns the reply's error, 0 for success; `None`: these bytes are no reply to
+/// this request.
 fn ask_for_nothing(stream: &mut (impl Read + Write)) -> io::Result<Option<u32>> {
     const COOKIE: u64 = 1;
     let mut request = REQUEST_MAGIC.to_be_bytes().to_vec();

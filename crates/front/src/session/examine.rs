@@ -43,8 +43,8 @@ impl Work {
     }
 }
 
-/// The whole blocks, as bytes, that a valid request touches. Only a read may begin or end inside a block: clients that ask for no block
-/// size may read by bytes.
+/// The whole blocks, as bytes, that a valid request touches. Only a read may begin or end inside a block: clients that ask for no
+/// block size may read by bytes.
 pub fn blocks(header: &RequestHeader, facts: &Facts) -> Range<u64> {
     let mask = u64::from(facts.block_min_bytes) - 1;
     let end = header.offset_bytes + u64::from(header.length_bytes);

@@ -179,8 +179,8 @@ fn requests_that_do_not_do_get_the_protocols_error() {
     }
 }
 
-/// Clients that ask for no block size read by bytes, nbd-tester-client for one. Writes are not widened: they would change bytes that
-/// other clients write meanwhile.
+/// Clients that ask for no block size read by bytes, nbd-tester-client for one. Writes are not widened: they would change bytes
+/// that other clients write meanwhile.
 #[test]
 fn reads_begin_and_end_at_any_byte() {
     let data: Vec<u8> = (0..SIZE_BYTES).map(|at| (at ^ at >> 8) as u8).collect();

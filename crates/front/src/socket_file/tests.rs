@@ -41,8 +41,8 @@ fn a_client_that_sees_the_file_finds_a_server() {
         });
         let mut connected = 0;
         while !done.load(Ordering::SeqCst) {
-            // The kernel finds the file first and its server afterwards, so a server that ends in between refuses. No dead socket stays
-            // behind.
+            // The kernel finds the file first and its server afterwards, so a server that ends in between refuses. No dead socket
+            // stays behind.
             let mut refused = 0;
             loop {
                 match UnixStream::connect(&path) {

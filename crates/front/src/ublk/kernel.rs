@@ -1,9 +1,9 @@
 //! The system calls of ublk: control commands, and a queue's ring with the memory that it shares with the driver.
 //!
-//! All `unsafe` of this crate is here. Where the server copies data, a queue's entries name no memory of this process; a control command
-//! does, whose buffer is the waiting thread's own. Where the driver copies, the memory that entries name is this port's ([`Lent`]) until
-//! the driver has finished with it. Descriptors are mapped read-only and copied before they are checked, so that later changes by
-//! the kernel have no effect.
+//! All `unsafe` of this crate is here. Where the server copies data, a queue's entries name no memory of this process; a control
+//! command does, whose buffer is the waiting thread's own. Where the driver copies, the memory that entries name is this port's
+//! ([`Lent`]) until the driver has finished with it. Descriptors are mapped read-only and copied before they are checked, so that
+//! later changes by the kernel have no effect.
 #![allow(unsafe_code)]
 
 use super::lane_client::Driver;
@@ -40,7 +40,8 @@ pub(super) fn control(number: u32, command: ControlCommand, buffer: &mut [u8]) -
         match uring.submit_and_wait(1) {
             Ok(_) => {}
             Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::INTR | Errno::AGAIN | Errno::BUSY)) => {}
-            // The ring's descriptor is ours and open, so this does not happen. The driver may use the buffer: it must not be freed.
+            // The ring's descriptor is ours and open, so this does not happen. The driver may use the buffer: it must not be
+            // freed.
             Err(error) => panic!("io_uring fails while a ublk command is under way: {error}"),
         }
         if let Some(completion) = uring.completion().next() {
@@ -149,8 +150,8 @@ impl Driver for KernelPort {
 
     fn begin(&self) -> io::Result<()> {
         self.uring.submitter().register_enable_rings()?;
-        // When memory is short, the kernel must not make the thread that serves this device wait for writes to it. Only root may ask
-        // for that, and only root has ublk devices with user copy.
+        // When memory is short, the kernel must not make the thread that serves this device wait for writes to it. Only root may
+        // ask for that, and only root has ublk devices with user copy.
         let _ = rustix::process::configure_io_flusher_behavior(true);
         Ok(())
     }
@@ -227,8 +228,8 @@ impl Port for KernelPort {
 
     fn commit(&mut self, tag: u16, result: i32) {
         let address = match self.copier {
-            // In copy mode the driver wants an address even for a read that has failed, and does not use it. Descriptors are mapped
-            // such that the kernel can copy neither into nor out of them.
+            // In copy mode the driver wants an address even for a read that has failed, and does not use it. Descriptors are
+            // mapped such that the kernel can copy neither into nor out of them.
             Copier::Driver => self.descriptors.start.as_ptr() as u64,
             Copier::Server => 0,
         };

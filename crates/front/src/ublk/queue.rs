@@ -7,8 +7,8 @@
 //!   tag: Kernel ──────── arrived ────────► Device ──complete── result
 //!            └─needs data─► Asked ─arrived──┘               Kernel, Asked ──aborted──► Gone
 //! ```
-//! The data of a request is copied by the server ([`Port::take_data`], [`Port::give_data`]), or by the driver: then a write is asked
-//! for its data first ([`Port::ask_data`]), and a read's data goes with its result ([`Port::commit_read`]).
+//! The data of a request is copied by the server ([`Port::take_data`], [`Port::give_data`]), or by the driver: then a write is
+//! asked for its data first ([`Port::ask_data`]), and a read's data goes with its result ([`Port::commit_read`]).
 //!
 //! It has no ring, file or clock: [`Port`] is the driver's side, which tests play in memory. A request exists once at most: its
 //! tag is with the kernel or with the device. A tag's request is checked like any client's, since an error of the kernel must not
@@ -121,7 +121,8 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A queue of `depth` tags, for a device with these limits. `io_bytes_max`: the largest read or write, as the driver knows it.
+    /// A queue of `depth` tags, for a device with these limits. `io_bytes_max`: the largest read or write, as the driver knows
+    /// it.
     pub fn new(limits: Limits, io_bytes_max: u32, depth: u16, read_only: bool) -> Self {
         let slots = vec![Slot::Kernel; usize::from(depth)];
         Self {
@@ -196,8 +197,8 @@ impl Queue {
         descriptor.sectors.checked_mul(SECTOR_BYTES as u32).filter(|bytes| (1..=self.io_bytes_max).contains(bytes))
     }
 
-    /// The operation that a descriptor asks for, and how many bytes of data it moves; or the error with which it is refused. `lent`:
-    /// what the driver has filled with the data of a write.
+    /// The operation that a descriptor asks for, and how many bytes of data it moves; or the error with which it is refused.
+    /// `lent`: what the driver has filled with the data of a write.
     fn examine(
         &mut self,
         port: &impl Port,
@@ -314,7 +315,8 @@ impl Queue {
         self.gone += 1;
     }
 
-    /// The driver has completed a fetch of a queue that takes no more requests. It has finished with the memory that was lent for the tag.
+    /// The driver has completed a fetch of a queue that takes no more requests. It has finished with the memory that was lent for
+    /// the tag.
     pub fn leave_to_next(&mut self, port: &mut impl Port, tag: u64) {
         let tag = u16::try_from(tag).ok().filter(|tag| self.slots.get(usize::from(*tag)) == Some(&Slot::Asked));
         if let Some(tag) = tag {

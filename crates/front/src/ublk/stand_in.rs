@@ -1,9 +1,9 @@
 //! A queue of ublk without its driver, for measurements on machines whose kernel has none.
 //!
 //! A file in memory stands where the driver is. The queue's code and its system calls are those that it has with the driver: one
-//! `io_uring_enter` for each turn, one `pread` or `pwrite` for the data of each request. What the kernel does in them is not the same: the file
-//! copies data as the driver does, but refuses every command of the ring. A refusal counts as the arrival of the tag's next request,
-//! so that each tag always has one.
+//! `io_uring_enter` for each turn, one `pread` or `pwrite` for the data of each request. What the kernel does in them is not the
+//! same: the file copies data as the driver does, but refuses every command of the ring. A refusal counts as the arrival of the
+//! tag's next request, so that each tag always has one.
 
 use super::kernel::KernelPort;
 use super::lane_client::{Crew, CrewMember, Driver, QueueClient};

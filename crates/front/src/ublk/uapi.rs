@@ -296,7 +296,8 @@ impl Descriptor {
         }
     }
 
-    /// Where a queue's descriptors begin in the character device (`UBLKSRV_CMD_BUF_OFFSET`), to be mapped. `page_bytes` divides it.
+    /// Where a queue's descriptors begin in the character device (`UBLKSRV_CMD_BUF_OFFSET`), to be mapped. `page_bytes` divides
+    /// it.
     pub fn offset_of(queue: u16, page_bytes: usize) -> u64 {
         u64::from(queue) * (Self::COUNT_MAX * Self::BYTES).next_multiple_of(page_bytes) as u64
     }

@@ -31,7 +31,8 @@ pub(super) struct Ranges {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Unmapped;
 
-/// Copies bytes out of memory. One look for the region is enough unless they cross into the next one, which `read_slice` expects always.
+/// Copies bytes out of memory. One look for the region is enough unless they cross into the next one, which `read_slice` expects
+/// always.
 fn read(map: &Map, at: GuestAddress, into: &mut [u8]) -> Result<(), Unmapped> {
     match map.get_slice(at, into.len()) {
         Ok(slice) => slice.read_slice(into, 0).map_err(|_| Unmapped),

@@ -79,8 +79,8 @@ impl Facts {
             | when(self.can_discard(), bit(blk::VIRTIO_BLK_F_DISCARD))
     }
 
-    /// All feature bits that this disk may ever have offered. A driver keeps its acknowledged features after a reconnection, and the array's
-    /// drives or mode may have changed since.
+    /// All feature bits that this disk may ever have offered. A driver keeps its acknowledged features after a reconnection, and
+    /// the array's drives or mode may have changed since.
     pub fn features_ever(&self) -> u64 {
         let of_drives = [blk::VIRTIO_BLK_F_RO, blk::VIRTIO_BLK_F_WRITE_ZEROES, blk::VIRTIO_BLK_F_DISCARD];
         of_drives.into_iter().fold(self.features(), |features, number| features | bit(number))

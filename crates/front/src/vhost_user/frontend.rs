@@ -1,8 +1,8 @@
 //! One front-end (a VMM such as QEMU): its messages, and what they set up.
 //!
-//! Messages are handled one after the other on a thread of its own. Queues run elsewhere ([`Run`]); a message that stops one waits until
-//! the device has ended its requests. The crate `vhost` parses messages and checks their form; here their values are checked.
-//! Source: QEMU, docs/interop/vhost-user.rst.
+//! Messages are handled one after the other on a thread of its own. Queues run elsewhere ([`Run`]); a message that stops one
+//! waits until the device has ended its requests. The crate `vhost` parses messages and checks their form; here their values are
+//! checked. Source: QEMU, docs/interop/vhost-user.rst.
 
 use super::chain::Map;
 use super::config::{CONFIG_WCE, EVENT_INDEX, FLUSH, PROTOCOL_FEATURES, QUEUE_SIZE_MAX, QUEUES_MAX, WCE_OFFSET};
@@ -48,8 +48,8 @@ pub(super) struct Frontend {
     regions: Vec<VhostUserMemoryRegion>,
     map: Map,
     inflight: Option<Inflight>,
-    /// Whether the driver takes the write cache to be on. `None` means that an earlier server may have told the driver. Then the cache
-    /// counts as off.
+    /// Whether the driver takes the write cache to be on. `None` means that an earlier server may have told the driver. Then the
+    /// cache counts as off.
     write_cache: Option<bool>,
 }
 

@@ -158,8 +158,8 @@ impl Line {
         self.is_enabled.store(enabled, Ordering::SeqCst);
     }
 
-    /// The driver is interrupted at once: it may have missed an interrupt before it got this file, and with event indexes it gets no
-    /// other one for what it has missed.
+    /// The driver is interrupted at once: it may have missed an interrupt before it got this file, and with event indexes it gets
+    /// no other one for what it has missed.
     pub fn set_call(&self, file: Option<OwnedFd>) {
         *lock(&self.call) = file;
         signal(&self.call);
@@ -217,8 +217,8 @@ struct Slot {
     charge_bytes: usize,
 }
 
-/// The memory that a request takes while the device has it: first that of its buffer, then its whole charge. Each range to zero is charged
-/// like a request.
+/// The memory that a request takes while the device has it: first that of its buffer, then its whole charge. Each range to zero
+/// is charged like a request.
 fn charge_of(command: &Command) -> (usize, usize) {
     let (held_bytes, others) = match &command.work {
         Ok(Work::Read { bytes, .. } | Work::Write { bytes, .. }) => (Pool::held_bytes(*bytes), 0),
@@ -373,8 +373,9 @@ impl Run {
         self.has_rings = has_rings;
     }
 
-    /// A turn while the rings' memory is not there: a front-end removes and adds memory when it arranges it anew. Requests that end meanwhile
-    /// are answered once the rings are back. If the queue is stopped before, the memory for requests in flight still has them.
+    /// A turn while the rings' memory is not there: a front-end removes and adds memory when it arranges it anew. Requests that
+    /// end meanwhile are answered once the rings are back. If the queue is stopped before, the memory for requests in flight
+    /// still has them.
     fn await_rings(&mut self, now: Nanos, ended: &mut Vec<Completion>) -> KeepOn {
         self.unanswered.append(ended);
         self.give_memory_back();
@@ -580,7 +581,8 @@ impl Run {
         self.lease.shrink_to(self.bytes_in_flight);
     }
 
-    /// Gives the memory of a queue that has been idle for long enough back to the system. Returns until when memory is kept, if some is.
+    /// Gives the memory of a queue that has been idle for long enough back to the system. Returns until when memory is kept, if
+    /// some is.
     fn cool(&mut self, now: Nanos) -> Option<Nanos> {
         if self.in_flight > 0 || self.pool.kept_bytes() == 0 && !self.lease.is_borrowing() {
             return None;

@@ -100,8 +100,8 @@ fn other_namespaces_are_never_erased() {
     assert!(standin.orders.borrow().is_empty());
 }
 
-/// A Sanitize erases the whole subsystem. The other namespaces were once counted below one controller in sysfs, and a folder that could not be
-/// read counted as none.
+/// A Sanitize erases the whole subsystem. The other namespaces were once counted below one controller in sysfs, and a folder that
+/// could not be read counted as none.
 #[test]
 fn the_drive_lists_namespaces_that_no_controller_here_reaches_and_silence_is_no_empty_list() {
     let with = |namespaces: &[u32]| Standin { offers: (1 << 1, 1, 2), namespaces: namespaces.to_vec(), ..Standin::default() };

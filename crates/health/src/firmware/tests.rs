@@ -1,5 +1,5 @@
-//! Goal: every byte of an image reaches the controller once, in order, in parts that it takes, and each answer is told for what it is.
-//! Method: a controller that stands where the kernel does, and reads the commands as the kernel gets them.
+//! Goal: every byte of an image reaches the controller once, in order, in parts that it takes, and each answer is told for what
+//! it is. Method: a controller that stands where the kernel does, and reads the commands as the kernel gets them.
 
 use super::*;
 use crate::admin::COMMAND_BYTES;

@@ -1,5 +1,5 @@
-//! The bug: a page of checksums that was saved for lack of memory counted as one that a settling waited for. The settling ended before its
-//! flush, and the flush ended in a panic.
+//! The bug: a page of checksums that was saved for lack of memory counted as one that a settling waited for. The settling ended
+//! before its flush, and the flush ended in a panic.
 
 use super::*;
 

@@ -141,7 +141,8 @@ pub struct ConfigCommand {
 pub enum ConfigAction {
     /// Check the configuration: every key, and the files, groups and addresses that it names.
     Check {
-        /// Check the file alone, for faults that keep the daemon from starting. It starts also where files, groups or addresses are missing.
+        /// Check the file alone, for faults that keep the daemon from starting. It starts also where files, groups or addresses
+        /// are missing.
         #[arg(long)]
         alone: bool,
     },

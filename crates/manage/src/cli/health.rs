@@ -58,8 +58,8 @@ pub struct Firmware {
     /// Do not ask.
     #[arg(long, short = 'y', requires = "image")]
     pub yes: bool,
-    /// Do not ask, and go on although data may be lost if the new firmware fails: without redundancy, during a sweep, or with other
-    /// users of the same controller.
+    /// Do not ask, and go on although data may be lost if the new firmware fails: without redundancy, during a sweep, or with
+    /// other users of the same controller.
     #[arg(long, requires = "image")]
     pub force: bool,
     #[command(flatten)]

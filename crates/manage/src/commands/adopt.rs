@@ -98,7 +98,8 @@ pub fn config(command: &cli::ConfigCommand, json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Lists every fault of the configuration and, unless `alone`, of the files and groups that it names. The exit code: 1 if there is any.
+/// Lists every fault of the configuration and, unless `alone`, of the files and groups that it names. The exit code: 1 if there
+/// is any.
 fn check(path: &Path, alone: bool, json: bool) -> Result<u8, Failure> {
     let (config, mut faults) = Config::check(path, alone)?;
     let tokens = config.as_ref().filter(|_| !alone).map(|config| read_tokens(&config.api.tokens));

@@ -1,5 +1,5 @@
-//! `create` without arguments, on a terminal: three questions, each with what the choices give, and the command line that follows from the
-//! answers. Nothing is written before that is confirmed, and then by the command line itself.
+//! `create` without arguments, on a terminal: three questions, each with what the choices give, and the command line that follows
+//! from the answers. Nothing is written before that is confirmed, and then by the command line itself.
 
 use crate::cli::Cli;
 use clap::FromArgMatches;

@@ -1,7 +1,7 @@
 //! Changes of the configuration by commands: what people wrote stays as it is, comments too.
 //!
-//! A change is checked as a whole before it is written, replaces the file in one step, and is durable before the command says so. A lock on
-//! a file beside it keeps two commands from losing each other's changes.
+//! A change is checked as a whole before it is written, replaces the file in one step, and is durable before the command says so.
+//! A lock on a file beside it keeps two commands from losing each other's changes.
 
 use super::{Array, Block, Config, Uuid};
 use crate::atomic_file::replace;
@@ -19,7 +19,8 @@ use toml_edit::{ArrayOfTables, DocumentMut, Item, Table, Value, value};
 /// A new configuration: everything in comments.
 pub const TEMPLATE: &str = include_str!("../../../../packaging/stria.toml");
 
-/// The file with the lock, in the folder of the configuration. Only its owner can open it: anybody may lock what is open to read, as the folder is.
+/// The file with the lock, in the folder of the configuration. Only its owner can open it: anybody may lock what is open to read,
+/// as the folder is.
 const LOCK_FILE: &str = ".stria.lock";
 /// The wait for another command's change, and the pause between two tries.
 const PATIENCE: Duration = Duration::from_secs(10);

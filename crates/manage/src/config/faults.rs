@@ -1,6 +1,7 @@
 //! Every fault of a configuration that can be found at once, each with its line: `stria config check`.
 //!
-//! A parser stops at the first fault. So the key or part that is to blame is blanked, which moves no line, and the rest is read again.
+//! A parser stops at the first fault. So the key or part that is to blame is blanked, which moves no line, and the rest is read
+//! again.
 
 use super::{Api, Array, Config, Daemon, Nbd, Spares};
 use crate::monitor::MonitorPlan;
@@ -117,8 +118,8 @@ fn placed(mistakes: impl IntoIterator<Item = Mistake>, text: &str) -> Vec<Fault>
     mistakes.into_iter().map(|Mistake { place, text }| Fault { line: line(&place), text }).collect()
 }
 
-/// Blanks the key at this byte with its value, or the part if it has no such key. Returns what it was; `None`: the text is no TOML, or nothing is
-/// there.
+/// Blanks the key at this byte with its value, or the part if it has no such key. Returns what it was; `None`: the text is no
+/// TOML, or nothing is there.
 fn blank(text: &mut String, at: usize) -> Option<String> {
     let document = Document::parse(text.as_str()).ok()?;
     let (title, range) = blamed(document.as_table(), at, text.len());

@@ -1,4 +1,5 @@
-//! Groups of sockets that the machine did not know when the daemon started. Each gets its sockets once it is there, without a restart.
+//! Groups of sockets that the machine did not know when the daemon started. Each gets its sockets once it is there, without a
+//! restart.
 
 use crate::config::ApiGroup;
 use crate::directory::LateGroup;

@@ -1,4 +1,5 @@
-//! NBD over TCP that could not be served when the daemon started: because of a file for TLS, or of a port that another program has.
+//! NBD over TCP that could not be served when the daemon started: because of a file for TLS, or of a port that another program
+//! has.
 
 use crate::config::Nbd;
 use crate::nbd::LateTcp;

@@ -24,8 +24,8 @@ pub struct Membership {
 pub struct Drives(BTreeMap<PathBuf, Membership>);
 
 impl Drives {
-    /// Looks at all drives again, at those of the pool of spares, and at those that were reported; but for those that are known not to
-    /// answer (`is_silent`). Returns why some could not be read.
+    /// Looks at all drives again, at those of the pool of spares, and at those that were reported; but for those that are known
+    /// not to answer (`is_silent`). Returns why some could not be read.
     pub fn scan(&mut self, config: &config::Daemon, pool: &[PathBuf], is_silent: impl Fn(&Path) -> bool) -> Vec<HostError> {
         let mut paths = if config.block_devices { block_devices() } else { Vec::new() };
         paths.retain(|path| !is_mapped(path));

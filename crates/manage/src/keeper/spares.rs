@@ -1,8 +1,8 @@
 //! The pool of spares: blank drives of the configuration that any array of the daemon may take.
 //!
-//! A drive of the pool carries nothing. It belongs to an array once the array's metadata are on it, and to the pool again once it was wiped.
-//! So nothing else records who has it, and a crash in the middle leaves it on one side or the other: a blank drive is in the pool, and a drive
-//! that is prepared and did not join is found as a spare of its array at the next start.
+//! A drive of the pool carries nothing. It belongs to an array once the array's metadata are on it, and to the pool again once it
+//! was wiped. So nothing else records who has it, and a crash in the middle leaves it on one side or the other: a blank drive is
+//! in the pool, and a drive that is prepared and did not join is found as a spare of its array at the next start.
 
 use super::mark::Mark;
 use crate::api::{AddRequest, ArrayView, HealthView, MemberView};
@@ -37,8 +37,8 @@ pub fn look(pool: &[PathBuf]) -> Vec<(PathBuf, PoolState)> {
     look_at_those(pool, |_| false).0
 }
 
-/// Looks at the drives of the pool, all at once, but for those that are known not to answer (`is_silent`). Returns also those that did not
-/// answer now.
+/// Looks at the drives of the pool, all at once, but for those that are known not to answer (`is_silent`). Returns also those
+/// that did not answer now.
 pub fn look_at_those(pool: &[PathBuf], is_silent: impl Fn(&Path) -> bool) -> (Vec<(PathBuf, PoolState)>, Vec<PathBuf>) {
     let real: Vec<PathBuf> = pool.iter().map(|path| real_path_within(path, RESOLVE_WITHIN)).collect();
     let asked: Vec<PathBuf> = real.iter().filter(|path| !is_silent(path)).cloned().collect();
@@ -188,8 +188,8 @@ fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Resu
     Ok(fitting.into_iter().map(|(_, _, path)| path).collect())
 }
 
-/// The pool as it was last looked at, and what arrays needed then. While nothing has changed no drive is opened: every look would wake a disk that
-/// sleeps.
+/// The pool as it was last looked at, and what arrays needed then. While nothing has changed no drive is opened: every look would
+/// wake a disk that sleeps.
 #[derive(Default)]
 pub struct Seen {
     needs: Vec<Need>,
@@ -216,7 +216,8 @@ impl Seen {
         Self { needs: needs_now(service), drives: pool.iter().filter_map(seen).collect() }
     }
 
-    /// True if an array needs something else, a drive that is not held here has changed, or one that another program had locked is free.
+    /// True if an array needs something else, a drive that is not held here has changed, or one that another program had locked
+    /// is free.
     pub fn has_changed(&self, service: &Service) -> bool {
         let is_free = |path: &Path| {
             let open = |path: &Path| SyncDrive::open(path, Access::Exclusive).map(drop);
@@ -237,8 +238,8 @@ fn needs_now(service: &Service) -> Vec<Need> {
     service.arrays().iter().filter(|array| array.silent_s.is_none()).flat_map(needs).collect()
 }
 
-/// Gives spares of the pool to arrays that lack members and have none. `reported`: what was last reported of arrays that got none. `look`: looks at
-/// the pool. Returns false if an array got none, and may get one later.
+/// Gives spares of the pool to arrays that lack members and have none. `reported`: what was last reported of arrays that got
+/// none. `look`: looks at the pool. Returns false if an array got none, and may get one later.
 pub fn give(
     service: &Service,
     policy: &Spares,
@@ -299,7 +300,8 @@ pub fn hold(pool: &[(PathBuf, PoolState)]) -> Vec<SyncDrive> {
 mod tests {
     use super::*;
 
-    /// Before, every free drive of the pool was opened for writing every 30 s while a need was unmet, so no disk among them slept.
+    /// Before, every free drive of the pool was opened for writing every 30 s while a need was unmet, so no disk among them
+    /// slept.
     #[test]
     fn a_drive_of_the_pool_is_opened_again_only_if_it_has_changed() {
         let folder = tempfile::tempdir().expect("a folder");

@@ -18,7 +18,8 @@ use stria_health::{DriveHealth, HealthConfig, Seat, read};
 pub const EVERY: Duration = Duration::from_secs(300);
 /// The time that a drive may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The pause after which a drive outside of arrays that answered nothing is asked again: each question to one that hangs costs a thread.
+/// The pause after which a drive outside of arrays that answered nothing is asked again: each question to one that hangs costs a
+/// thread.
 const AGAIN_AFTER: Duration = Duration::from_secs(3600);
 
 /// The last answer of one drive.
@@ -75,8 +76,8 @@ pub struct Board {
 }
 
 impl Board {
-    /// Forgets what was known of the paths of drives that have joined an array since the last look: it may be that of another drive. Returns true if
-    /// there are any.
+    /// Forgets what was known of the paths of drives that have joined an array since the last look: it may be that of another
+    /// drive. Returns true if there are any.
     pub fn forget_joined(&self, arrays: &[ArrayView]) -> bool {
         let members = arrays.iter().flat_map(all_members).filter(|member| member.size_bytes.is_some() && member.role != "failed");
         let members: BTreeSet<_> = members.map(|member| (PathBuf::from(&member.path), member.serial.clone())).collect();
@@ -175,7 +176,8 @@ fn paths(arrays: &[ArrayView], with_images: bool) -> Vec<PathBuf> {
     paths
 }
 
-/// The drives with an open question, and when it was asked. A further one to a drive that hangs would cost a thread, and wait behind the first.
+/// The drives with an open question, and when it was asked. A further one to a drive that hangs would cost a thread, and wait
+/// behind the first.
 static ASKED: Mutex<BTreeMap<PathBuf, Instant>> = Mutex::new(BTreeMap::new());
 /// The pause between two looks whether another question has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

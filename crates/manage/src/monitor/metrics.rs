@@ -1,7 +1,7 @@
 //! The figures of arrays, members, drives, clients and the process, as Prometheus reads them (docs/METRICS.md).
 //!
-//! Names follow the conventions of Prometheus: base units (seconds, bytes, ratios), `_total` for what only grows. All counts are those
-//! since the array started. They come from the same view as `status`.
+//! Names follow the conventions of Prometheus: base units (seconds, bytes, ratios), `_total` for what only grows. All counts are
+//! those since the array started. They come from the same view as `status`.
 
 use super::board::DriveEntry;
 use super::family::{Families, Labels};
@@ -15,7 +15,8 @@ use stria_health::{DriveHealth, Verdict};
 const ROLES: [&str; 5] = ["in sync", "rebuilding", "replacing", "spare", "failed"];
 const SWEEPS: [&str; 4] = ["resync", "rebuild", "scrub", "repair"];
 
-/// All figures as text. `adopted`: the arrays of the daemon's configuration. `known_since_s`: the time from which it knows an array.
+/// All figures as text. `adopted`: the arrays of the daemon's configuration. `known_since_s`: the time from which it knows an
+/// array.
 pub fn text(
     arrays: &[ArrayView],
     adopted: &[AdoptedView],

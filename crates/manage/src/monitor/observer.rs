@@ -1,4 +1,5 @@
-//! The step from the views of arrays to alarms: causes that stand, and events since the last look. It is pure: it holds what it has seen.
+//! The step from the views of arrays to alarms: causes that stand, and events since the last look. It is pure: it holds what it
+//! has seen.
 
 use super::board::DriveEntry;
 use crate::api::{AdoptedView, ArrayView, EventView, HealthView, MemberView};
@@ -166,7 +167,8 @@ impl Observer {
         (self.spares, self.rebuild_step) = (config.spares.clone(), config.rebuild_step);
     }
 
-    /// Takes the views of all arrays, the events since the last look, and what is known of drives. `slow`: the slow members of an array.
+    /// Takes the views of all arrays, the events since the last look, and what is known of drives. `slow`: the slow members of an
+    /// array.
     pub fn look(
         &mut self,
         now: Instant,
@@ -202,7 +204,8 @@ impl Observer {
         seen
     }
 
-    /// Takes the arrays that should be served and are not. Each is reported when it has been so for `patience`, as drives may still come.
+    /// Takes the arrays that should be served and are not. Each is reported when it has been so for `patience`, as drives may
+    /// still come.
     pub fn look_for_missing(&mut self, now: Instant, missing: &[AdoptedView], patience: Duration, seen: &mut Seen) {
         self.not_served.retain(|uuid, _| missing.iter().any(|array| array.uuid == *uuid));
         for AdoptedView { name, uuid, text, .. } in missing {
@@ -329,7 +332,8 @@ fn members(known: &mut Known, now: Instant, view: &ArrayView, links: &Links, see
     known.roles = present.iter().map(|member| (member.path.clone(), role(member))).collect();
 }
 
-/// Decides by which cause the members are told that were just lost. What was decided stays, so that no cause ends by the loss of another member.
+/// Decides by which cause the members are told that were just lost. What was decided stays, so that no cause ends by the loss of
+/// another member.
 fn decide_causes(known: &mut Known, now: Instant, present: &[&MemberView], links: &Links) {
     let is_new = |lost: &Lost| lost.told.is_none();
     let new: Vec<String> = known.lost.iter().filter(|lost| is_new(lost)).map(|lost| lost.path.clone()).collect();

@@ -1,4 +1,5 @@
-//! `GET /metrics` over TCP, for a Prometheus on this machine or, if the address says so, another one. Nothing else is answered there.
+//! `GET /metrics` over TCP, for a Prometheus on this machine or, if the address says so, another one. Nothing else is answered
+//! there.
 
 use axum::Router;
 use axum::body::Body;

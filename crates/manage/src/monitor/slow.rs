@@ -1,9 +1,9 @@
 //! Members that are slow beside their peers, and when that is certain.
 //!
-//! Only requests of one kind and one window are compared (`stria_health::slow_members`). A resync or rebuild asks members unevenly and queues far
-//! more than clients do: while one runs nobody is judged, and when it ends all drives of the array forget their recent requests (`host`).
-//! A suspect counts as slow once it was slow over another [`REQUESTS_MIN`] of its requests: the first ones after a rebuild meet cold caches,
-//! and an array that is idle after them says nothing more.
+//! Only requests of one kind and one window are compared (`stria_health::slow_members`). A resync or rebuild asks members
+//! unevenly and queues far more than clients do: while one runs nobody is judged, and when it ends all drives of the array forget
+//! their recent requests (`host`). A suspect counts as slow once it was slow over another [`REQUESTS_MIN`] of its requests: the
+//! first ones after a rebuild meet cold caches, and an array that is idle after them says nothing more.
 
 use crate::api::{ArrayView, LatencyView, MemberView};
 use std::collections::BTreeMap;
@@ -85,7 +85,8 @@ fn is_peer(member: &MemberView, path: &str) -> bool {
     member.role == "in sync" && member.path == path
 }
 
-/// True while members do unlike work: a rebuild writes to one, a copy reads one, a resync of mirrors reads one and writes the others.
+/// True while members do unlike work: a rebuild writes to one, a copy reads one, a resync of mirrors reads one and writes the
+/// others.
 fn is_uneven(view: &ArrayView) -> bool {
     let sweeps = view.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"));
     sweeps || view.members.iter().any(|member| matches!(member.role.as_str(), "rebuilding" | "replacing"))

@@ -1,8 +1,8 @@
 //! Logins with name and password of an account of the system, by PAM.
 //!
-//! PAM's modules are code of others, and may block, crash or keep memory. So they run in a process of their own, which is this program as `stria
-//! pam-check`: it takes one login, gives one verdict, and has a time to do so. Every refusal has the same words and takes the same time, whether the
-//! name, the password or the role is missing; the record alone has the reason.
+//! PAM's modules are code of others, and may block, crash or keep memory. So they run in a process of their own, which is this
+//! program as `stria pam-check`: it takes one login, gives one verdict, and has a time to do so. Every refusal has the same words
+//! and takes the same time, whether the name, the password or the role is missing; the record alone has the reason.
 
 use super::auth::{Begun, Guard, Peer};
 use super::users::Users;
@@ -24,7 +24,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 const CHECKS_MAX: usize = 4;
 /// The time that PAM may take: a directory on the network may be slow.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The time from a login to its refusal, unless PAM takes longer. A hash of a good password takes less than half of it on a slow machine.
+/// The time from a login to its refusal, unless PAM takes longer. A hash of a good password takes less than half of it on a slow
+/// machine.
 const REFUSED_AFTER: Duration = Duration::from_secs(3);
 
 /// The check of accounts.

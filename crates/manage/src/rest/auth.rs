@@ -8,8 +8,8 @@
 //! | session | a cookie that a token has bought | that of the token, as long as its line stands |
 //! | session | a cookie that an account of the system has bought by its password (`accounts`) | that of the account on the unix socket, at every request |
 //!
-//! The file of tokens has one line for each: `NAME ROLE SHA256`, or `NAME ROLE cert:SHA256`. It is read at every request, so a line that is
-//! removed counts no more at once.
+//! The file of tokens has one line for each: `NAME ROLE SHA256`, or `NAME ROLE cert:SHA256`. It is read at every request, so a
+//! line that is removed counts no more at once.
 
 use super::types::{Role, Via, Who};
 use super::users::{Users, user_name};
@@ -27,8 +27,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The begin of the name of a session's cookie. A number of the daemon's own follows ([`Guard::cookie`]), and the port that the client names, if it
-/// names one.
+/// The begin of the name of a session's cookie. A number of the daemon's own follows ([`Guard::cookie`]), and the port that the
+/// client names, if it names one.
 pub const COOKIE: &str = "stria_session";
 /// A session ends so long after its last request, and at the latest so long after its begin.
 const IDLE: Duration = Duration::from_secs(30 * 60);
@@ -177,7 +177,8 @@ pub struct Begun {
 pub struct Counts(HashMap<String, (Instant, u32)>);
 
 impl Counts {
-    /// The number of this request among those of its origin, from 1. `None`: there are more than `most`, or more origins than are remembered.
+    /// The number of this request among those of its origin, from 1. `None`: there are more than `most`, or more origins than are
+    /// remembered.
     pub fn count(&mut self, origin: String, most: u32) -> Option<u32> {
         if self.0.len() >= ORIGINS_MAX {
             self.0.retain(|_, (since, _)| since.elapsed() < COUNTED_FOR);
@@ -306,8 +307,8 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// The name of the cookie of a daemon with these options on this machine. It differs from that of every other daemon, which a browser may reach at the
-/// same host and port, and is the same after a restart, so that browsers do not collect cookies.
+/// The name of the cookie of a daemon with these options on this machine. It differs from that of every other daemon, which a
+/// browser may reach at the same host and port, and is the same after a restart, so that browsers do not collect cookies.
 fn cookie_of(options: &ApiOptions, machine: &str, host: &str) -> String {
     // Hashed, as the number of a machine is not for strangers (machine-id(5)).
     let own = sha256(format!("stria session\n{machine}\n{host}\n{}\n{:?}", options.tokens.display(), options.listen).as_bytes());
@@ -368,7 +369,8 @@ impl Guard {
         Self { cookie, tokens, groups: Mutex::new((group, admin_group)), accounts, users, sessions, logins, wrong }
     }
 
-    /// A group was not known at the start, and is now. Returns those that are known: the one that may operate, and the one that may do everything.
+    /// A group was not known at the start, and is now. Returns those that are known: the one that may operate, and the one that
+    /// may do everything.
     pub fn set_group(&self, of: ApiGroup, number: u32) -> (Option<u32>, Option<u32>) {
         let mut groups = lock(&self.groups);
         match of {
@@ -611,7 +613,8 @@ impl Guard {
         }
     }
 
-    /// True if the caller would still be let in with the same role. To be asked is no use of a session: a page that is open and left alone ends it.
+    /// True if the caller would still be let in with the same role. To be asked is no use of a session: a page that is open and
+    /// left alone ends it.
     pub fn still_knows(&self, peer: &Peer, shown: &Shown, caller: &Caller) -> bool {
         self.find(peer, shown).is_ok_and(|now| now.role == caller.role && now.name == caller.name)
     }
@@ -638,7 +641,8 @@ mod tests {
         (folder, with(&path, None, SystemAccounts::Off))
     }
 
-    /// Before, two daemons behind one proxy, or one tunnel after another at one port, had one name: a login to one ended the session with the other.
+    /// Before, two daemons behind one proxy, or one tunnel after another at one port, had one name: a login to one ended the
+    /// session with the other.
     #[test]
     fn each_daemon_has_a_cookie_of_its_own() {
         let of = |tokens: &str, listen: &str, machine: &str, host: &str| {

@@ -1,7 +1,7 @@
 //! The drives of this machine: what lies on them, who uses them, what they report of themselves.
 //!
-//! Members of arrays that are served are not read for it. Other drives are, with the same care as by `stria examine`: a drive that hangs costs
-//! its own answer only. So is a failed member, in whose place a new drive may sit by now.
+//! Members of arrays that are served are not read for it. Other drives are, with the same care as by `stria examine`: a drive
+//! that hangs costs its own answer only. So is a failed member, in whose place a new drive may sit by now.
 
 use super::types::{ArrayEntry, DriveMembership, DrivePage};
 use crate::api::MemberView;

@@ -1,4 +1,5 @@
-//! What each level would make of drives that are chosen: by the planner where it is installed and knows the drives, by law otherwise.
+//! What each level would make of drives that are chosen: by the planner where it is installed and knows the drives, by law
+//! otherwise.
 //!
 //! The planner is a program of its own, `stria-plan`. Its answers are the same every time, so they are kept.
 

@@ -558,7 +558,8 @@ fn outcome(text: String) -> Outcome {
     Outcome { text, follows: None }
 }
 
-/// What the drive carries now, if the plan names what is lost: the plan was made anew when the job began, so that is what was confirmed.
+/// What the drive carries now, if the plan names what is lost: the plan was made anew when the job began, so that is what was
+/// confirmed.
 fn confirmed(drive: &Path, is_lost: bool) -> Result<Option<String>, ApiError> {
     if !is_lost {
         return Ok(None);

@@ -77,7 +77,8 @@ impl Machine {
         }
     }
 
-    /// The arrays that lie on this machine's drives, and why drives could not be read: one that is dead must not close all arrays.
+    /// The arrays that lie on this machine's drives, and why drives could not be read: one that is dead must not close all
+    /// arrays.
     ///
     /// # Errors
     /// When none can be read.

@@ -1,7 +1,7 @@
 //! What the members of an array could do, and what a sweep costs its clients: measured when a person asks, within seconds.
 //!
-//! Members are read and never written, so nothing is known of what they could write. What the array draws from a member meanwhile counts as
-//! well: the figure is what the member gives, not what clients leave of it.
+//! Members are read and never written, so nothing is known of what they could write. What the array draws from a member meanwhile
+//! counts as well: the figure is what the member gives, not what clients leave of it.
 
 use super::looks::tasks;
 use super::machine::Machine;

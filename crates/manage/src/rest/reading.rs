@@ -130,7 +130,8 @@ impl Waiting {
         Some(Held { of: self.clone(), bytes })
     }
 
-    /// Counts the bytes of a response until the last of them is sent. `None`: there is no memory for them. A stream holds a part by itself.
+    /// Counts the bytes of a response until the last of them is sent. `None`: there is no memory for them. A stream holds a part
+    /// by itself.
     pub async fn count(&self, response: Response<Body>) -> Option<Response<Body>> {
         let (head, body) = response.into_parts();
         let size = body.size_hint().exact().unwrap_or(0) as usize;

@@ -1,7 +1,7 @@
 //! Paths of the API: each declared once, for the server that answers it and for the document that describes it.
 //!
-//! A route is a function on [`Call`]. The types of its input and answer are the function's own, so `docs/openapi.json` cannot say anything
-//! else than what is read and sent.
+//! A route is a function on [`Call`]. The types of its input and answer are the function's own, so `docs/openapi.json` cannot say
+//! anything else than what is read and sent.
 
 use super::auth::Caller;
 use super::parts::Rest;

@@ -1,10 +1,10 @@
 //! The server of the API: sockets, connections within bounds, who may ask what, and the answers.
 //!
-//! Its threads are its own and of low priority: requests of clients of arrays come first. What may block, and who calls may ask a directory on
-//! the network, runs on further threads, of which there are [`BLOCKING_MAX`] at most.
+//! Its threads are its own and of low priority: requests of clients of arrays come first. What may block, and who calls may ask a
+//! directory on the network, runs on further threads, of which there are [`BLOCKING_MAX`] at most.
 //!
-//! Browsers are kept honest: a request on the unix socket must name this machine (no DNS rebinding), one that changes something must come from
-//! the page itself (no request forgery), and no answer may be framed, stored or run scripts of others.
+//! Browsers are kept honest: a request on the unix socket must name this machine (no DNS rebinding), one that changes something
+//! must come from the page itself (no request forgery), and no answer may be framed, stored or run scripts of others.
 
 use super::accounts::Refusal;
 use super::auth::{Begun, Caller, Counts, LASTS, LOGINS_SHOWN, Peer, Shown, sha256};
@@ -50,7 +50,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at a time on the unix socket, and as many by TLS. Another one takes the place of the oldest that has not shown who it is.
+/// Connections at a time on the unix socket, and as many by TLS. Another one takes the place of the oldest that has not shown who
+/// it is.
 const CONNECTIONS_MAX: usize = 64;
 /// Those of them that one address may have, or one network where addresses are of 128 bits.
 const CONNECTIONS_OF_ONE_MAX: usize = 16;
@@ -126,8 +127,8 @@ struct Server {
 /// # Errors
 /// When its file system has none.
 pub fn let_in(socket: &Path, group: u32) -> std::io::Result<()> {
-    // The format is that of linux/posix_acl_xattr.h: version 2, then the entries in ascending order of their tags. Each entry has a tag, permissions,
-    // and the number of a user or group.
+    // The format is that of linux/posix_acl_xattr.h: version 2, then the entries in ascending order of their tags. Each entry has
+    // a tag, permissions, and the number of a user or group.
     const UNDEFINED: u32 = u32::MAX;
     const READ_WRITE: u16 = 6;
     let [owner, own_group, other_group, mask, others] = [0x01_u16, 0x04, 0x08, 0x10, 0x20];
@@ -379,8 +380,8 @@ fn text(headers: &HeaderMap, name: impl header::AsHeaderName) -> Option<&str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// The name of the cookie of a session with this daemon, whose own name is `own`. The port that the browser sees follows: a browser sends the cookies
-/// of a host to all of its ports, and machines that were copied from one image may share a name.
+/// The name of the cookie of a session with this daemon, whose own name is `own`. The port that the browser sees follows: a
+/// browser sends the cookies of a host to all of its ports, and machines that were copied from one image may share a name.
 fn cookie_name(own: &str, headers: &HeaderMap) -> String {
     let port = text(headers, header::HOST).and_then(|host| host.rsplit_once(':')).map_or("", |(_, port)| port);
     match port.parse::<u16>() {
@@ -441,7 +442,8 @@ fn unread() -> ApiError {
     ApiError::new(ApiErrorKind::TooMany, text)
 }
 
-/// Carries out a request and writes its record, also if the client leaves before the answer. Without this, hyper would drop both then.
+/// Carries out a request and writes its record, also if the client leaves before the answer. Without this, hyper would drop both
+/// then.
 async fn to_the_end(work: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
     let failed =
         || ApiError::new(ApiErrorKind::Failed, "the daemon failed at this request: its log has the reason").into_response();

@@ -1,7 +1,7 @@
 //! State and events as a stream of Server-Sent Events.
 //!
-//! One task looks at the arrays once a second while anybody listens, and all listeners get what it saw. Events have an id `BOOT.SEQUENCE`;
-//! a browser that lost the connection sends the last one it had, and gets what it missed.
+//! One task looks at the arrays once a second while anybody listens, and all listeners get what it saw. Events have an id
+//! `BOOT.SEQUENCE`; a browser that lost the connection sends the last one it had, and gets what it missed.
 
 use super::auth::{Caller, Peer, Shown};
 use super::parts::Rest;
@@ -104,7 +104,8 @@ struct Listener {
     _held: Held,
 }
 
-/// The answer to `GET /api/v1/stream`. `state`: that of now as JSON, which comes first. `last`: the last event that the listener had.
+/// The answer to `GET /api/v1/stream`. `state`: that of now as JSON, which comes first. `last`: the last event that the listener
+/// had.
 pub fn answer(
     rest: Arc<Rest>,
     peer: Peer,

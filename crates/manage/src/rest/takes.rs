@@ -1,7 +1,8 @@
 //! How long it takes to fill a drive: an estimate from its size and its pace, made before the work begins.
 //!
-//! The pace of the last rebuild says little: one that follows the write-intent bitmap, or goes on after a pause, covers a part of the
-//! drive. So the pace is that of the drives: as measured, else as usual for their kind, and never above the array's speed limit.
+//! The pace of the last rebuild says little: one that follows the write-intent bitmap, or goes on after a pause, covers a part of
+//! the drive. So the pace is that of the drives: as measured, else as usual for their kind, and never above the array's speed
+//! limit.
 
 use super::measure::Limits;
 use super::types::{PaceBasis, PlanTime};

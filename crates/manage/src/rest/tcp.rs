@@ -1,4 +1,5 @@
-//! The API's addresses on TCP. Each is listened on as soon as the files for TLS are good and its port is free, also after a reload.
+//! The API's addresses on TCP. Each is listened on as soon as the files for TLS are good and its port is free, also after a
+//! reload.
 
 use super::auth::read_tokens;
 use crate::config::{self, ApiOptions};

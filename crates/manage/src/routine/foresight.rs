@@ -1,7 +1,7 @@
 //! The decision which members are copied to a spare before they fail. It is pure: it holds what it has seen.
 //!
-//! A member is copied while it stays a member, so redundancy is never less than before. Only an array that lacks nothing gives a spare away for
-//! this, one at a time, and only to a spare that is in better health. The worst member comes first.
+//! A member is copied while it stays a member, so redundancy is never less than before. Only an array that lacks nothing gives a
+//! spare away for this, one at a time, and only to a spare that is in better health. The worst member comes first.
 
 use crate::api::{ArrayView, MemberView};
 use crate::config::ReplacementConfig;
@@ -85,8 +85,8 @@ impl Foresight {
             self.slow_since.entry(slow.path.clone()).or_insert(now);
         }
         self.tried.retain(|_, at| now.duration_since(*at) < AGAIN_AFTER);
-        // Only the view of the whole array says that it does not answer or is paused, which its spans are as well. One copy at a time is one in all
-        // its spans.
+        // Only the view of the whole array says that it does not answer or is paused, which its spans are as well. One copy at a
+        // time is one in all its spans.
         let may_give_one = |view: &&ArrayView| view.silent_s.is_none() && tree(view).into_iter().all(may_give);
         let forecasts: Vec<Forecast> = views
             .iter()

@@ -30,8 +30,8 @@ pub struct Caches {
     pub(super) is_asking: AtomicBool,
 }
 
-/// Compares drives' write caches with their setting, and sets those that differ again. Returns the drives that still differ, and warnings.
-/// A drive that does not answer counts as set.
+/// Compares drives' write caches with their setting, and sets those that differ again. Returns the drives that still differ, and
+/// warnings. A drive that does not answer counts as set.
 pub fn keep<E: ToString>(
     drives: &[PathBuf],
     on: bool,

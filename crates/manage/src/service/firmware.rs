@@ -30,8 +30,8 @@ pub struct Update {
     pub activate: FirmwareActivation,
 }
 
-/// Checks an update before its image is opened: whether the drive takes it, and whether the array, and the others that use the same
-/// controller, can do without the member. `arrays`: all that this process serves.
+/// Checks an update before its image is opened: whether the drive takes it, and whether the array, and the others that use the
+/// same controller, can do without the member. `arrays`: all that this process serves.
 ///
 /// # Errors
 /// Why it is refused. `Unsafe`: only without `force`.
@@ -247,8 +247,8 @@ enum Fault {
     NotActivated(String),
 }
 
-/// The rest of an update once the image is committed. `reset`: takes the member through a reset, and says how; `Err`: which step failed, and
-/// how the array is.
+/// The rest of an update once the image is committed. `reset`: takes the member through a reset, and says how; `Err`: which step
+/// failed, and how the array is.
 fn after_commit(
     stored: Activation,
     activate: FirmwareActivation,

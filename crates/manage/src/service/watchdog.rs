@@ -74,7 +74,8 @@ fn waiting(view: &ArrayView) -> Vec<String> {
 }
 
 impl Service {
-    /// Asks the drives of an array for their write caches from time to time, on a thread of its own, and sets again what a reset has undone.
+    /// Asks the drives of an array for their write caches from time to time, on a thread of its own, and sets again what a reset
+    /// has undone.
     fn look_at_caches(self: &Arc<Self>, served: &Arc<Served>) {
         let mut asked = lock(&served.caches.asked);
         let is_due = asked.is_none_or(|asked| asked.elapsed() >= CACHES_EVERY);

@@ -197,7 +197,8 @@ fn without_the_driver_the_remedy_is_named() {
     let drives: Vec<&str> = images.iter().map(String::as_str).collect();
     place.ok(&[&["create", "tank", "--level", "1"], &drives[..]].concat());
     place.run(&["attach", "tank"]).refused(1, &["does not answer"]);
-    // A unit waits for the array, and counts as started meanwhile: the boot does not wait with it. It ends then for want of the driver.
+    // A unit waits for the array, and counts as started meanwhile: the boot does not wait with it. It ends then for want of the
+    // driver.
     let systemd = UnixDatagram::bind(place.path("systemd.sock")).expect("a socket");
     systemd.set_read_timeout(Some(PATIENCE)).expect("a time-out");
     let mut unit = place.command(&["attach", "tank", "--foreground"]);

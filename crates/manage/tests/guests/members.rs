@@ -1,5 +1,6 @@
 //! Goal: udev keeps mdadm away from a member of Stria's arrays also when `stria config owns` gives no answer, as at shutdown.
-//! Method: the real udev in a guest, with the shipped rule, and in place of `stria` a program that answers, dies, or has nothing to say.
+//! Method: the real udev in a guest, with the shipped rule, and in place of `stria` a program that answers, dies, or has nothing
+//! to say.
 
 use crate::support::guest::ok;
 use std::fs;

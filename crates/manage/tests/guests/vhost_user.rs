@@ -210,8 +210,8 @@ fn a_virtual_machine_writes_on_while_its_server_is_killed() {
     serve.ended_well();
 }
 
-/// Three boots on one disk. The last block says which one is next. The first boot ends by a reset under load, and the second goes on
-/// until its QEMU is killed.
+/// Three boots on one disk. The last block says which one is next. The first boot ends by a reset under load, and the second goes
+/// on until its QEMU is killed.
 const BOOTS: &str = r#"
 fio=$P1; mke2fs=$P2; e2fsck=$P3
 last=$(($(cat /sys/block/vda/size) / 8 - 1))

@@ -1,8 +1,8 @@
-//! Goal: no request of a user of the API makes the daemon panic, hang for 5 s, take memory for good or answer 500. A user with the role
-//! `view` changes no drive and no configuration; with `operate`, no data, nothing of the configuration but the pool of spares, and a plan
-//! that needs an admin is refused with 403.
-//! Method: requests as the API's document describes them, some of them altered, against the real daemon with arrays on image files.
-//! `STRIA_FUZZ_REQUESTS=100000 STRIA_FUZZ_SEED=1` tries more; `fuzz/run` lets coverage guide them.
+//! Goal: no request of a user of the API makes the daemon panic, hang for 5 s, take memory for good or answer 500. A user with
+//! the role `view` changes no drive and no configuration; with `operate`, no data, nothing of the configuration but the pool of
+//! spares, and a plan that needs an admin is refused with 403.
+//! Method: requests as the API's document describes them, some of them altered, against the real daemon with arrays on image
+//! files. `STRIA_FUZZ_REQUESTS=100000 STRIA_FUZZ_SEED=1` tries more; `fuzz/run` lets coverage guide them.
 
 #[path = "mod.rs"]
 mod hostile_api;

@@ -1,7 +1,7 @@
 //! Requests of a hostile client of the API, made from a string of choices.
 //!
-//! `docs/openapi.json` says what can be asked and sent. Most requests follow it, so that they get far; some of their values are of
-//! another kind, and some of their bytes are damaged.
+//! `docs/openapi.json` says what can be asked and sent. Most requests follow it, so that they get far; some of their values are
+//! of another kind, and some of their bytes are damaged.
 
 use super::stream::Choices;
 use serde_json::{Map, Value, json};
@@ -26,8 +26,8 @@ pub struct Operations {
 }
 
 impl Operations {
-    /// All but those that take longer than a hang by their nature, and those that end what the client may do itself: measurements,
-    /// and logins, of which ten wrong ones lock a user out.
+    /// All but those that take longer than a hang by their nature, and those that end what the client may do itself:
+    /// measurements, and logins, of which ten wrong ones lock a user out.
     pub fn new(words: &[String]) -> Self {
         let document: Value = serde_json::from_str(DOCUMENT).expect("docs/openapi.json");
         let paths = document["paths"].as_object().expect("paths").iter();

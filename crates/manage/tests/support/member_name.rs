@@ -1,5 +1,5 @@
-//! The name of an array, as other programs and machines write it to its members. It stands apart from `support`, because the tools' tests, which
-//! use that, do not know md.
+//! The name of an array, as other programs and machines write it to its members. It stands apart from `support`, because the
+//! tools' tests, which use that, do not know md.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,5 @@
-//! AVX-512 (F, BW): 64 bytes a register, three of them added by one `vpternlog`. Products by two table look-ups (`pshufb`), one per nibble.
+//! AVX-512 (F, BW): 64 bytes a register, three of them added by one `vpternlog`. Products by two table look-ups (`pshufb`), one
+//! per nibble.
 
 use std::arch::x86_64::*;
 

@@ -9,7 +9,8 @@
 //!
 //! Processors differ. Intel's gain from prefetching (5 to 8 %), and from storing past the caches only for stripes that come
 //! from memory. AMD's follow as many streams as a stripe has without help, and lose 5 to 30 % by prefetching; storing past the
-//! caches gains as soon as the second level cache does not hold the stripe. (Cascade Lake and Zen 5, `bench/results/*-parity.md`.)
+//! caches gains as soon as the second level cache does not hold the stripe. (Cascade Lake and Zen 5,
+//! `bench/results/*-parity.md`.)
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 use std::sync::OnceLock;

@@ -1,8 +1,8 @@
 //! Options of fio that an experiment may set for a load: a list of allowed options, each with the form of its values.
 //!
-//! An experiment may come from an untrusted source. fio has options that run programs, load libraries, and read and write files of
-//! any name, and every release adds some, so every option outside of this list is refused. Each value has a form, and no form allows
-//! a path, a line break, or the `;` and `#` at which a line of a job file ends.
+//! An experiment may come from an untrusted source. fio has options that run programs, load libraries, and read and write files
+//! of any name, and every release adds some, so every option outside of this list is refused. Each value has a form, and no form
+//! allows a path, a line break, or the `;` and `#` at which a line of a job file ends.
 
 use super::Text;
 

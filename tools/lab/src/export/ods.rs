@@ -1,5 +1,5 @@
-//! OpenDocument spreadsheets, written by hand: sheets of plain values are three short files in a ZIP, for which a library of the whole
-//! format would bring some thirty crates.
+//! OpenDocument spreadsheets, written by hand: sheets of plain values are three short files in a ZIP, for which a library of the
+//! whole format would bring some thirty crates.
 
 use super::{Table, Values};
 use crate::select::escape;

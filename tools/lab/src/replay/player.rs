@@ -52,8 +52,8 @@ enum Reach {
 /// Replays a trace; its writes overwrite the target. `progress` is called regularly; `stop` ends the replay cleanly.
 ///
 /// # Errors
-/// When the target cannot be opened or is smaller than a request, the trace cannot be read on, or a request is not answered within
-/// `HANGS_AFTER`. Requests that fail are counted.
+/// When the target cannot be opened or is smaller than a request, the trace cannot be read on, or a request is not answered
+/// within `HANGS_AFTER`. Requests that fail are counted.
 pub fn play(
     source: &Source,
     target: &Place,

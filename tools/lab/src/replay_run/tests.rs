@@ -48,7 +48,8 @@ fn damaged_times_are_refused_with_their_line_and_the_ways_around() {
         destroy: true,
         command: Vec::new(),
     };
-    // Alibaba's: microseconds. A gap of years; a time that goes back, of which all others are far; the largest time that a trace may have.
+    // Alibaba's: microseconds. A gap of years; a time that goes back, of which all others are far; the largest time that a trace
+    // may have.
     for (name, times, line) in [
         ("gap", [1_000_000, 2_000_000, 200_000_000_000_000, 200_000_000_000_001], 3),
         ("back", [200_000_000_000_000, 200_000_000_000_001, 5, 200_000_000_000_002], 1),

@@ -1,7 +1,7 @@
 //! A run's folder: read completely, written piece by piece, so that an interruption at any moment loses at most one measurement.
 //!
-//! A folder may come from an untrusted source. Its content is data: [`super::inside`] reads and writes nothing outside of it, and a file that
-//! is too large or holds impossible numbers is an error.
+//! A folder may come from an untrusted source. Its content is data: [`super::inside`] reads and writes nothing outside of it, and
+//! a file that is too large or holds impossible numbers is an error.
 
 use super::inside;
 use super::{FORMAT, Manifest, Note, Record, ResultError, Series};

@@ -79,8 +79,8 @@ fn every_round() -> u32 {
     1
 }
 
-/// The verdict on whether the last five rounds of the tracked cell were steady, by both criteria of SNIA PTS 2.0, section 3.1. With
-/// fewer than five rounds there is no window: the rounds that begin and end it are 0, and so are its figures.
+/// The verdict on whether the last five rounds of the tracked cell were steady, by both criteria of SNIA PTS 2.0, section 3.1.
+/// With fewer than five rounds there is no window: the rounds that begin and end it are 0, and so are its figures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SteadyVerdict {
     /// Both criteria hold.

@@ -95,7 +95,8 @@ pub struct DriveInfo {
 }
 
 impl DriveInfo {
-    /// This report, with what only an earlier report of the same drive or the user knew: a rating, or wear from before smartctl failed.
+    /// This report, with what only an earlier report of the same drive or the user knew: a rating, or wear from before smartctl
+    /// failed.
     #[must_use]
     pub fn or(&self, earlier: &Self) -> Self {
         let text = |now: &String, before: &String| if now.is_empty() { before.clone() } else { now.clone() };

@@ -71,8 +71,8 @@ pub(super) enum Server {
     Runs,
 }
 
-/// Locks all targets, so that no other run measures them at the same time, and no other program serves them. The server of the run's
-/// own array locks its files itself.
+/// Locks all targets, so that no other run measures them at the same time, and no other program serves them. The server of the
+/// run's own array locks its files itself.
 pub(super) fn hold(held: &mut Held, specs: &[TargetSpec], request: &Request, server: Server) -> Result<(), TargetError> {
     for spec in specs {
         let is_served = server == Server::Runs && spec.kind == TargetKind::Array;

@@ -130,8 +130,8 @@ impl Runner<'_> {
         }
     }
 
-    /// The section gets the verdict of this stage. It stays "not steady" if its preparation was not steady. Each block size of Throughput
-    /// has its own preparation and its own verdict.
+    /// The section gets the verdict of this stage. It stays "not steady" if its preparation was not steady. Each block size of
+    /// Throughput has its own preparation and its own verdict.
     fn conclude(&mut self, placed: &Placed, verdict: SteadyVerdict) {
         let now = SteadyVerdict { steps: Some(placed.steps), ..verdict };
         let section = &mut self.manifest.sections[self.section];

@@ -40,10 +40,11 @@ pub fn destroys(step: &Step) -> bool {
     }
 }
 
-/// Bytes written to the most written drive for a byte written to the array, for random writes of 4 KiB, one at a time: the worst case.
+/// Bytes written to the most written drive for a byte written to the array, for random writes of 4 KiB, one at a time: the worst
+/// case.
 ///
-/// An array `with_log` (Stria's write log) also writes to the log of each parity member. With up to 16 requests in flight a record
-/// holds partial parity and new data, and one that is alone has an append, with its head of 4 KiB, to itself: three bytes.
+/// An array `with_log` (Stria's write log) also writes to the log of each parity member. With up to 16 requests in flight a
+/// record holds partial parity and new data, and one that is alone has an append, with its head of 4 KiB, to itself: three bytes.
 pub fn drive_share(level: Option<&str>, members: u32, with_log: bool) -> f64 {
     let n = f64::from(members.max(1));
     let log = if with_log { 3.0 } else { 0.0 };

@@ -28,7 +28,8 @@ impl Demand {
     }
 
     /// Threads and queue depth of this demand, by the measured matrix: the mean of the last five rounds of each cell. Where no
-    /// cell has a latency under 5 ms, the one with the least latency is the maximum. Records of an earlier demand are not of the matrix.
+    /// cell has a latency under 5 ms, the one with the least latency is the maximum. Records of an earlier demand are not of the
+    /// matrix.
     pub fn choose(self, matrix: &[&Record]) -> (u32, u32) {
         let matrix: Vec<&&Record> = matrix.iter().filter(|record| record.point.variant.is_empty()).collect();
         let last = matrix.iter().map(|record| record.round).max().unwrap_or(1);

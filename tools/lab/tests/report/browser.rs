@@ -17,7 +17,8 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Starts Chromium without a window. It has no sandbox when root runs it, which it refuses otherwise; it loads only our own page.
+    /// Starts Chromium without a window. It has no sandbox when root runs it, which it refuses otherwise; it loads only our own
+    /// page.
     pub fn start() -> Self {
         let profile = tempfile::tempdir().expect("a folder for the profile");
         let mut process = Command::new("chromium")

@@ -282,8 +282,8 @@ fn other_programs_excuse_a_longer_tail_but_not_any() {
     assert_eq!(changes(96.0, 12.0), Change::Undecided);
 }
 
-/// A quiet run against a disturbed one is the same pair in the other order. Before, only a lower rate was excused: 398 IOPS and then 3,170 of the
-/// same file on a busy machine were "significantly better".
+/// A quiet run against a disturbed one is the same pair in the other order. Before, only a lower rate was excused: 398 IOPS and
+/// then 3,170 of the same file on a busy machine were "significantly better".
 #[test]
 fn other_programs_excuse_a_rise_of_rates_as_they_do_a_fall() {
     for (others_percent, factor, change) in [

@@ -99,8 +99,8 @@ fn a_saturation_is_told_in_minutes_and_not_in_those_that_count() {
     }
 }
 
-/// Alone a drive takes 20 MB/s; as one of four of a RAID 5 small writes of 30 MB/s cost each of them 30 MB/s × 4 / 4, and large ones of
-/// 36 MB/s, the clients' fastest, 36 MB/s × 4/3 / 4.
+/// Alone a drive takes 20 MB/s; as one of four of a RAID 5 small writes of 30 MB/s cost each of them 30 MB/s × 4 / 4, and large
+/// ones of 36 MB/s, the clients' fastest, 36 MB/s × 4/3 / 4.
 #[test]
 fn years_left_are_those_of_the_load_that_wrote_most_to_the_drive() {
     let (alone, array) = (target("bare x1", TargetKind::Members, None, 1), target("raid5 x4", TargetKind::Array, Some("5"), 4));

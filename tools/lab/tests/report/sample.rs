@@ -1,4 +1,5 @@
-//! A run as large and as awkward as real ones: arrays that scale, a matrix, saturation, states, a rebuild, long and hostile names.
+//! A run as large and as awkward as real ones: arrays that scale, a matrix, saturation, states, a rebuild, long and hostile
+//! names.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -67,8 +67,9 @@ const TEXT_BYTES_MAX: usize = 400;
 /// The names of the presets.
 pub const NAMES: [&str; 5] = ["database", "vm", "media", "backup", "desktop"];
 
-/// Half of a desktop's time on one drive goes to large requests, a third of that to reads: the mean over the traces of [`crate::applications`] on an
-/// SSD of 550 MB/s reads, 200 MB/s writes when it is used, and 93 us for a small read (`profiles/drives/ssd520.toml`).
+/// Half of a desktop's time on one drive goes to large requests, a third of that to reads: the mean over the traces of
+/// [`crate::applications`] on an SSD of 550 MB/s reads, 200 MB/s writes when it is used, and 93 us for a small read
+/// (`profiles/drives/ssd520.toml`).
 const DESKTOP_LARGE: f64 = 0.50;
 const DESKTOP_READS: f64 = 0.33;
 

@@ -21,8 +21,8 @@ const STREAM_BYTES: u64 = 128 << 10;
 /// 4 MiB: how much of a stream one copy reads. Source: none; long beside a seek, short beside the requests under way.
 const STREAM_TURN_BYTES: u64 = 4 << 20;
 
-/// A quarter: a copy whose member has so much more to do than the other's is not read, although its head is nearer. Source: none; enough for
-/// the heads to keep to their parts of the disk, and little beside what waits.
+/// A quarter: a copy whose member has so much more to do than the other's is not read, although its head is nearer. Source: none;
+/// enough for the heads to keep to their parts of the disk, and little beside what waits.
 const BUSIER_MAX: usize = 4;
 
 struct Job {
@@ -95,8 +95,8 @@ impl Stepped {
         self.run_steps(now, index, steps);
     }
 
-    /// Of copies the one with the least busy member is read, or, where the platform does so, the one with the nearest head among those about
-    /// as busy; among equals one at random. Large reads take the copies in turns of
+    /// Of copies the one with the least busy member is read, or, where the platform does so, the one with the nearest head among
+    /// those about as busy; among equals one at random. Large reads take the copies in turns of
     /// some MiB, so that each streams.
     fn read_steps(&mut self, ask: &Ask) -> Steps {
         let (backplane, chance, nearest) = (self.backplane.borrow(), &mut self.chance, self.reads_nearest_copy);

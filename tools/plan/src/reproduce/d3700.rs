@@ -20,15 +20,16 @@ const RAID_STRIP_KIB: u64 = 512;
 /// 4 MiB: the drive's buffer.
 const BUFFER_KIB: u64 = 4 << 10;
 
-/// 5 %: a mix that takes so many more reads and writes than another has another state; less may be chance. Source: none; repetitions of one benchmark
-/// differ by 4 % at most (`spread`).
+/// 5 %: a mix that takes so many more reads and writes than another has another state; less may be chance. Source: none;
+/// repetitions of one benchmark differ by 4 % at most (`spread`).
 const OTHER_STATE: f64 = 0.05;
 
 const STATE: Count = Count::NotPredictable(
     "of two mixes of this size one has more reads a second than the other, and at least 5 % more writes as well: no drive in one state does so",
 );
 
-/// Mixes of a row that no state of one drive can have together: another one has more reads, and more writes beside them. Both of such a pair are meant.
+/// Mixes of a row that no state of one drive can have together: another one has more reads, and more writes beside them. Both of
+/// such a pair are meant.
 fn contradicted(iops: &[f64]) -> Vec<bool> {
     let of = |index: usize| (iops[index] * MIX[index], iops[index] * (1.0 - MIX[index]));
     let more = |one: usize, other: usize| {

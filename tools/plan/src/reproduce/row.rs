@@ -3,8 +3,9 @@
 use super::published::{Missing, Published};
 use std::ops::RangeInclusive;
 
-/// 1 %: what is slower or faster is so by more than that. Source: runs of one sequential benchmark deviate by 0.1 to 0.5 % of their mean (`spread`), so no
-/// publication tells smaller differences apart. Runs of the models repeat exactly, so this is no allowance for chance in them.
+/// 1 %: what is slower or faster is so by more than that. Source: runs of one sequential benchmark deviate by 0.1 to 0.5 % of
+/// their mean (`spread`), so no publication tells smaller differences apart. Runs of the models repeat exactly, so this is no
+/// allowance for chance in them.
 const STRICT: f64 = 0.01;
 
 /// The way in which a number counts.

@@ -32,8 +32,8 @@ pub struct SsdConfig {
     /// The largest deviation of a read from that, relative to it, in both directions: pages of a cell and retries differ.
     #[serde(default)]
     pub read_spread: f64,
-    /// Read of pages that were never written, or trimmed since, where the drive answers it from its map: neither die nor channel takes part.
-    /// Without it, such a read takes as long as any other.
+    /// Read of pages that were never written, or trimmed since, where the drive answers it from its map: neither die nor channel
+    /// takes part. Without it, such a read takes as long as any other.
     pub unwritten_read_ns: Option<Nanos>,
     /// Program, the mean of a block's pages.
     pub program_ns: Nanos,
@@ -57,8 +57,8 @@ pub struct SsdConfig {
     pub read_latency_ns: Nanos,
     /// Latency of a write that occupies nothing, beside the link.
     pub write_latency_ns: Nanos,
-    /// True if writes wait for programs in the firmware: that latency is stretched by 1 / (1 - u) in the mean, with a tail (`drive`); u is the
-    /// share of time that the dies program.
+    /// True if writes wait for programs in the firmware: that latency is stretched by 1 / (1 - u) in the mean, with a tail
+    /// (`drive`); u is the share of time that the dies program.
     #[serde(default)]
     pub write_contention: bool,
     /// Memory for writes that are not yet programmed.
@@ -123,8 +123,8 @@ pub const IDLE_AFTER_NS: Nanos = 1_000_000_000;
 /// share of 0.07 on (`queueing::amplification_greedy`), as blocks over all dies of a real drive have more pages still.
 pub const TRACKED_BLOCK_PAGES: u32 = 512;
 
-/// 65,536: pages of an SSD that an advice tracks at most. As many as a profile says take no longer to settle, but longer to be made
-/// (`tests/amplification.rs`: a drive of which one page in sixteen is tracked amplifies as the whole one).
+/// 65,536: pages of an SSD that an advice tracks at most. As many as a profile says take no longer to settle, but longer to be
+/// made (`tests/amplification.rs`: a drive of which one page in sixteen is tracked amplifies as the whole one).
 pub const ADVICE_TRACKED_PAGES_MAX: u64 = 1 << 16;
 
 /// 20: the largest spare area over the data that the flash holds. Source: none; data that compress to a tenth leave 10 free.

@@ -98,7 +98,8 @@ pub struct Ssd {
 }
 
 impl Ssd {
-    /// A drive fresh from the factory, without slots and link of its own: the port has them, which takes at most so many bytes a second.
+    /// A drive fresh from the factory, without slots and link of its own: the port has them, which takes at most so many bytes a
+    /// second.
     pub fn on_port(config: &SsdConfig, port_bytes_per_s: u64, seed: u64) -> Self {
         let (link_bytes_per_s, slots, link_half_duplex) = (NO_LIMIT, u32::MAX, false);
         let drain_bytes_per_s = port_bytes_per_s.min(config.link_bytes_per_s);
@@ -180,8 +181,8 @@ impl Ssd {
         }
     }
 
-    /// The state after many such overwrites of the whole drive. Under greedy collection it is computed, under other policies reached by
-    /// overwriting.
+    /// The state after many such overwrites of the whole drive. Under greedy collection it is computed, under other policies
+    /// reached by overwriting.
     pub fn jump_to_used(&mut self, seed: u64) {
         self.map.jump_to_used(seed);
     }
@@ -357,9 +358,9 @@ impl Ssd {
         self.flash.programs_end().max(now)
     }
 
-    /// With contention the firmware is a server that writes share with programs. A write finds it at work with probability u, and waits then
-    /// for a time that is distributed exponentially, with mean S / (1 - u); its own work takes S. That is an M/M/1 queue
-    /// (L. Kleinrock, "Queueing Systems", volume 1, 1975), of which S / (1 - u) is the mean time of a write in all.
+    /// With contention the firmware is a server that writes share with programs. A write finds it at work with probability u, and
+    /// waits then for a time that is distributed exponentially, with mean S / (1 - u); its own work takes S. That is an M/M/1
+    /// queue (L. Kleinrock, "Queueing Systems", volume 1, 1975), of which S / (1 - u) is the mean time of a write in all.
     fn write_latency_ns(&mut self, now: Nanos) -> Nanos {
         let own = self.config.write_latency_ns;
         if !self.config.write_contention {

@@ -1,10 +1,10 @@
 //! Dies and channels: how reads, programs and erases take time and meet.
 //!
-//! A die does one thing at a time. Reads go before programs and erases, and suspend the one that runs, but only so many go before one
-//! program: flash bounds how often a program may be suspended, and a controller must empty its buffer (G. Wu, X. He, "Reducing SSD read
-//! latency via NAND flash program and erase suspension", 2012). Further reads wait for its end. Programs go to the die with the least
-//! programming ahead of it. A channel carries what a die reads or programs; its use bounds throughput, and a
-//! transfer waits for the channel's earlier ones, but dies do not wait for a channel.
+//! A die does one thing at a time. Reads go before programs and erases, and suspend the one that runs, but only so many go before
+//! one program: flash bounds how often a program may be suspended, and a controller must empty its buffer (G. Wu, X. He,
+//! "Reducing SSD read latency via NAND flash program and erase suspension", 2012). Further reads wait for its end. Programs go to
+//! the die with the least programming ahead of it. A channel carries what a die reads or programs; its use bounds throughput, and
+//! a transfer waits for the channel's earlier ones, but dies do not wait for a channel.
 
 use super::config::SsdConfig;
 use crate::chance::{Chance, mix};

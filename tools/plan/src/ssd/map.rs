@@ -22,7 +22,8 @@ pub enum Policy {
     /// The block with the fewest live pages; of several the one that reached that count first.
     Greedy,
     /// The block with the largest age * (1 - u) / 2u, u being its share of live pages. Of the blocks with one count of live pages
-    /// only the one that reached it first is looked at. Source: M. Rosenblum, J. Ousterhout, "The design and implementation of a log-structured file system", 1992.
+    /// only the one that reached it first is looked at. Source: M. Rosenblum, J. Ousterhout, "The design and implementation of a
+    /// log-structured file system", 1992.
     CostBenefit,
     /// The block that was filled first.
     Fifo,

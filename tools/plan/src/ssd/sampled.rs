@@ -14,7 +14,8 @@ use crate::queueing::amplification_greedy;
 /// 32 tracked blocks: copies are made block by block, which leaves a ripple of 1/64 of their mean.
 const SMOOTH_BLOCKS: u32 = 32;
 
-/// 8: after so many random overwrites of all pages a drive's write amplification no longer drifts, as `tests/amplification.rs` finds.
+/// 8: after so many random overwrites of all pages a drive's write amplification no longer drifts, as `tests/amplification.rs`
+/// finds.
 const OVERWRITES: u64 = 8;
 
 /// The page map of a large drive (see the module).
@@ -76,8 +77,8 @@ impl SampledMap {
         self.pay(pages)
     }
 
-    /// The host writes one page of the `group`-th group and all others of other groups: for states that are reached without taking
-    /// time. Copies are made along with it.
+    /// The host writes one page of the `group`-th group and all others of other groups: for states that are reached without
+    /// taking time. Copies are made along with it.
     pub fn write_group(&mut self, group: u32) {
         self.host_pages += self.every;
         let copies = self.map.write(group);
@@ -91,8 +92,8 @@ impl SampledMap {
         self.owed_pages = 0;
     }
 
-    /// The state that random overwrites lead to, computed: see [`super::jump`]. The open block's share of copies is owed. The computation
-    /// holds for greedy collection only; under another policy the tracked pages are overwritten.
+    /// The state that random overwrites lead to, computed: see [`super::jump`]. The open block's share of copies is owed. The
+    /// computation holds for greedy collection only; under another policy the tracked pages are overwritten.
     pub fn jump_to_used(&mut self, seed: u64) {
         let (shape, policy) = (self.map.shape(), self.map.policy());
         if policy != Policy::Greedy {

@@ -22,8 +22,8 @@ pub struct Extras {
     pub hangs: bool,
     /// A member's file system is full for a while.
     pub full: bool,
-    /// Faults of drives beyond the usual ones: logs that cannot be read at a start, flushes that fail, and writes that are done in part
-    /// when they fail or their process is killed.
+    /// Faults of drives beyond the usual ones: logs that cannot be read at a start, flushes that fail, and writes that are done
+    /// in part when they fail or their process is killed.
     pub harsh: bool,
 }
 
@@ -198,7 +198,8 @@ impl History {
         self.with_clusters(chance, troubled_start)
     }
 
-    /// The same on an array with a partial parity log. Crashes, reads before the first write, and first resyncs that find much to do.
+    /// The same on an array with a partial parity log. Crashes, reads before the first write, and first resyncs that find much to
+    /// do.
     ///
     /// # Panics
     /// The level has no such log.
@@ -352,8 +353,8 @@ fn lost_log(chance: &mut Chance, steps: &mut Vec<Step>) {
     }
 }
 
-/// A member is replaced, or a lost one rebuilt. A drive hangs with requests in its hands, and is waited for, failed by command, or
-/// left by a process that dies or loses power.
+/// A member is replaced, or a lost one rebuilt. A drive hangs with requests in its hands, and is waited for, failed by command,
+/// or left by a process that dies or loses power.
 fn hang_beside_a_rebuild(chance: &mut Chance) -> Vec<Step> {
     // A drive that has lost its slot may be the next replacement.
     let mut steps = vec![Step::Settle, Step::Remove(chance.any())];

@@ -7,7 +7,8 @@ use stria_array::{ArrayStatus, MemberState, SweepKind, Synced};
 use stria_format::md::superblock::feature;
 
 impl World<'_> {
-    /// True if the superblocks of all members say that redundancy is consistent, or that the log names the rows where it may not be.
+    /// True if the superblocks of all members say that redundancy is consistent, or that the log names the rows where it may not
+    /// be.
     pub(super) fn is_recorded_firm(&self) -> bool {
         let holders = self.node().leaves().into_iter().flat_map(|leaf| leaf.in_sync_drives()).flatten();
         holders.into_iter().all(|drive| {

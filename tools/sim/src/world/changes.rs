@@ -93,7 +93,8 @@ impl World<'_> {
     }
 }
 
-/// The drives that may hold each slot once the array has stopped: the member that is in sync, or its replacement, which may be finished by then.
+/// The drives that may hold each slot once the array has stopped: the member that is in sync, or its replacement, which may be
+/// finished by then.
 fn drives_of_slots(leaf: Array<'_>) -> Vec<Vec<usize>> {
     let members = leaf.status().members;
     let of_slot = |slot| {

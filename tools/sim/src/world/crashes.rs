@@ -90,8 +90,8 @@ impl World<'_> {
                 .collect(),
             None => Vec::new(),
         };
-        // RULE of the unrecorded drop: a member that was dropped at a power cut may be in sync again, without the part of the log in its
-        // cache. It counts as lost until a resync has ended.
+        // RULE of the unrecorded drop: a member that was dropped at a power cut may be in sync again, without the part of the log
+        // in its cache. It counts as lost until a resync has ended.
         let dropped = |leaf: &Array<'_>| {
             let failed = leaf.status().members.into_iter().filter(|member| member.state == MemberState::Failed);
             failed.filter_map(|member| leaf.drive_of(member.id)).collect::<Vec<_>>()
@@ -159,8 +159,8 @@ impl World<'_> {
         if self.history.setup.level.parity_count() == 0 || dropped.is_empty() {
             return;
         }
-        // A drive that left before the last start comes back like this too: rows whose log went with the dropped member were written
-        // without it.
+        // A drive that left before the last start comes back like this too: rows whose log went with the dropped member were
+        // written without it.
         self.redundancy.rejoined.extend(left);
         let kill = self.next_crash.kill;
         let cached = |drive: &usize| !kill && self.drives[*drive].borrow().model().volatile_cache;

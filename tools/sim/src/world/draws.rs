@@ -1,4 +1,5 @@
-//! Random numbers of a history, each kind in a sequence of its own, so that a new kind of step leaves older histories as they are.
+//! Random numbers of a history, each kind in a sequence of its own, so that a new kind of step leaves older histories as they
+//! are.
 
 use crate::chance::Chance;
 use crate::drive::Keep;

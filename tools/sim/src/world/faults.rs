@@ -1,6 +1,6 @@
-//! Silent faults: bytes that rot, and writes that the drive acknowledges and loses, or puts elsewhere. They hit one member of an array
-//! at rest, and a scrub runs before anything else happens. If redundancy can name the member, the scrub must correct only that one.
-//! Otherwise it must report a mismatch and change nothing.
+//! Silent faults: bytes that rot, and writes that the drive acknowledges and loses, or puts elsewhere. They hit one member of an
+//! array at rest, and a scrub runs before anything else happens. If redundancy can name the member, the scrub must correct only
+//! that one. Otherwise it must report a mismatch and change nothing.
 //!
 //! Faults of metadata too: a superblock that cannot be read at a start, and a power cut while a drive gets its first metadata.
 

@@ -1,5 +1,5 @@
-//! A member whose file system is full for a while (R40). Writes of data find no space there, all or some of them; metadata have theirs.
-//! The drive counts as lost until nothing of it is a bad block any more.
+//! A member whose file system is full for a while (R40). Writes of data find no space there, all or some of them; metadata have
+//! theirs. The drive counts as lost until nothing of it is a bad block any more.
 
 use super::{Outcome, Stop, World};
 use crate::drive::{Presence, Refusal};
@@ -22,7 +22,8 @@ impl World<'_> {
         }
         self.drain()?;
         self.settle()?;
-        // A write that was acknowledged early, and then has no space, is lost with the next flush (R87). Files with holes rule that out.
+        // A write that was acknowledged early, and then has no space, is lost with the next flush (R87). Files with holes rule
+        // that out.
         let is_expected = !self.history.setup.harsh || which & 1 << 20 == 0;
         if is_expected {
             self.node().leaves().iter().for_each(|leaf| leaf.with_engine(|engine| engine.expect_no_space()));

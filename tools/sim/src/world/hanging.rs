@@ -1,5 +1,5 @@
-//! Drives that hang while a member is filled: its source, another member, or the member itself. They hang as a whole, or keep only
-//! what they were asked to do with data, as drives do that retry one command and answer others.
+//! Drives that hang while a member is filled: its source, another member, or the member itself. They hang as a whole, or keep
+//! only what they were asked to do with data, as drives do that retry one command and answer others.
 
 use super::clients::Kind;
 use super::{Outcome, Stop, World};

@@ -1,5 +1,5 @@
-//! Drives that leave in other ways: files that are cut short, while the array runs or is stopped, and drives that hang for so long
-//! that their member is dropped, and whose requests end later.
+//! Drives that leave in other ways: files that are cut short, while the array runs or is stopped, and drives that hang for so
+//! long that their member is dropped, and whose requests end later.
 
 use super::{Outcome, World};
 use crate::drive::Presence;

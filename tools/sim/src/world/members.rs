@@ -248,8 +248,8 @@ impl World<'_> {
     /// A command that refuses a drive which has all that is asked for is wrong.
     fn may_be_refused<T>(&self, what: &str, drive: usize, is_fit: bool, ended: Result<T, Ended>) -> Result<T, Ended> {
         match ended {
-            // The array asks for patience where a drop is not on disk yet, an earlier command may have begun the same, and a spare may have
-            // been faster.
+            // The array asks for patience where a drop is not on disk yet, an earlier command may have begun the same, and a
+            // spare may have been faster.
             Err(Ended::Refused(refusal))
                 if is_fit && self.is_fit(drive) && !MAY_BE_REFUSED.iter().any(|said| refusal.contains(said)) =>
             {

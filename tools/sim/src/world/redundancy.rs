@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 pub struct Redundancy {
     /// A crash together with lost members harms no data at rest, and leaves each request done or not begun.
     pub write_hole_closed: bool,
-    /// The log names all rows that may be inconsistent, and the superblocks make it valid. False before the end of the first resync.
+    /// The log names all rows that may be inconsistent, and the superblocks make it valid. False before the end of the first
+    /// resync.
     pub firm: bool,
     /// All redundancy is consistent.
     pub settled: bool,

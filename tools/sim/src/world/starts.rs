@@ -1,8 +1,8 @@
 //! Members that left before a start, and are present again at a later one.
 //!
-//! A drive that is lost with a power cut loses the same data as all others, and nothing is written before the superblocks name it as
-//! missing (R30, R31). So it may be present again at any later start, whatever the other superblocks record by then. The same holds
-//! for a drive that is pulled once the command that fails it was answered.
+//! A drive that is lost with a power cut loses the same data as all others, and nothing is written before the superblocks name it
+//! as missing (R30, R31). So it may be present again at any later start, whatever the other superblocks record by then. The same
+//! holds for a drive that is pulled once the command that fails it was answered.
 
 use super::{Outcome, World};
 use crate::drive::Presence;
@@ -39,8 +39,8 @@ impl World<'_> {
         self.left.iter().copied().collect()
     }
 
-    /// True if one of the drives that were `found` has an update that drops a drive of its array: a crash tore it, so starts without the
-    /// found drive know nothing of it, and the next start with it follows it.
+    /// True if one of the drives that were `found` has an update that drops a drive of its array: a crash tore it, so starts
+    /// without the found drive know nothing of it, and the next start with it follows it.
     pub(super) fn is_dropped_by(&self, found: &[usize], drive: usize) -> bool {
         let superblock = |drive: usize| superblock_of(&self.drives[drive].borrow());
         let Some(own) = superblock(drive) else { return false };

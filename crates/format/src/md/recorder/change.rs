@@ -1,8 +1,9 @@
 //! Changes of the metadata of an array that does not run: its bitmap, write log or checksums are added or taken away.
 //!
-//! A change is a list of steps. Each is durable on every member before the next begins (R45). A crash after any part of a step leaves an
-//! array that starts with all its members, with the old metadata or the new. The same change, given again, completes it.
-//! The first step of each writes the last update of the array again to members that missed it (R60): they would miss two otherwise.
+//! A change is a list of steps. Each is durable on every member before the next begins (R45). A crash after any part of a step
+//! leaves an array that starts with all its members, with the old metadata or the new. The same change, given again, completes
+//! it. The first step of each writes the last update of the array again to members that missed it (R60): they would miss two
+//! otherwise.
 //!
 //! | change | steps |
 //! | --- | --- |
@@ -60,9 +61,9 @@ const MISSED_ITS_SLOT: &str =
     "a spare was about to take a slot when the array last ran, and does not know it: start the array, and stop it";
 
 impl MdRecorder {
-    /// The steps of a change: the writes of each may be done in any order. No steps: the array is as wanted already. `runs`: the array
-    /// is being served, and the steps are not taken; they only show that the change would be possible. `candidate`: what was found on
-    /// a member's drive.
+    /// The steps of a change: the writes of each may be done in any order. No steps: the array is as wanted already. `runs`: the
+    /// array is being served, and the steps are not taken; they only show that the change would be possible. `candidate`: what
+    /// was found on a member's drive.
     ///
     /// # Errors
     /// The reason why it is impossible, and the remedy.
@@ -102,8 +103,8 @@ impl MdRecorder {
         Ok(steps)
     }
 
-    /// Checks whether metadata of an array that does not run may be written: every member that took part when it last ran is here, and
-    /// knows it.
+    /// Checks whether metadata of an array that does not run may be written: every member that took part when it last ran is
+    /// here, and knows it.
     ///
     /// # Errors
     /// The reason why not, and the remedy.
@@ -167,8 +168,8 @@ impl MdRecorder {
         rewritten.collect()
     }
 
-    /// Three steps (R61): the members in sync, whose bitmaps count; those that are being filled; the spares, whose superblocks must not be
-    /// ahead of all members'.
+    /// Three steps (R61): the members in sync, whose bitmaps count; those that are being filled; the spares, whose superblocks
+    /// must not be ahead of all members'.
     fn superblock_steps(altered: &[(MemberId, MemberMetadata)]) -> Vec<Vec<MetadataWrite>> {
         let (spares, members): (Vec<_>, Vec<_>) =
             altered.iter().partition(|(_, keeper)| !matches!(keeper.superblock.role(), Role::Slot(_)));

@@ -1,5 +1,5 @@
-//! Goal: Linux gets the bytes that its headers ask for, and its answers are understood. Method: bytes written by hand, and a kernel
-//! that the test plays. The driver itself is met in a guest (`manage/tests/guests/attach.rs`).
+//! Goal: Linux gets the bytes that its headers ask for, and its answers are understood. Method: bytes written by hand, and a
+//! kernel that the test plays. The driver itself is met in a guest (`manage/tests/guests/attach.rs`).
 
 use super::*;
 use std::cell::{Cell, RefCell};

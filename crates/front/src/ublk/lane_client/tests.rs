@@ -121,7 +121,8 @@ impl BlockDevice for Hung {
     }
 }
 
-/// Bug: a stop that left the device to the next server failed the requests that a hung drive had. The next server is to have them again.
+/// Bug: a stop that left the device to the next server failed the requests that a hung drive had. The next server is to have them
+/// again.
 #[test]
 fn requests_of_a_hung_array_wait_for_the_next_server() {
     for (on_lane, leaves) in [(true, true), (false, true), (true, false), (false, false)] {

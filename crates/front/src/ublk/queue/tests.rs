@@ -387,8 +387,8 @@ fn a_write_whose_data_the_driver_copied_in_part_is_done_in_part() {
     assert_eq!(again, Err(Broken::Tag(4)));
 }
 
-/// The server dies with every tag in its hands: some requests are carried out, some are not, none is answered. The next server gets
-/// all of them again.
+/// The server dies with every tag in its hands: some requests are carried out, some are not, none is answered. The next server
+/// gets all of them again.
 #[test]
 fn requests_that_arrive_twice_with_a_new_server_in_between_are_done_once() {
     COPIERS.into_iter().for_each(does_repeated_requests_once);

@@ -77,7 +77,8 @@ impl Driver {
         self.map.write_slice(&bytes, GuestAddress(table + u64::from(index) * 16)).expect("a descriptor");
     }
 
-    /// Makes `count` requests of this kind available, each with `data` and this many pieces of one byte for an answer and the status.
+    /// Makes `count` requests of this kind available, each with `data` and this many pieces of one byte for an answer and the
+    /// status.
     fn send(&mut self, count: u16, kind: u32, data: &[u8], pieces: u16) {
         let bytes = [&kind.to_le_bytes()[..], &[0; 12], data].concat();
         self.map.write_slice(&bytes, GuestAddress(REQUESTS)).expect("a request");

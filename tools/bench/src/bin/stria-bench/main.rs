@@ -1,7 +1,7 @@
 //! `bench`: a load in this process on an array and on its bare members, compared with the limits of the geometry.
 //!
-//! There are three kinds of arrays: one that exists on drives (read only, unless --force allows overwriting), one made on image files
-//! for this run, and one in memory, which shows the engine's own figures.
+//! There are three kinds of arrays: one that exists on drives (read only, unless --force allows overwriting), one made on image
+//! files for this run, and one in memory, which shows the engine's own figures.
 
 #![forbid(unsafe_code)]
 

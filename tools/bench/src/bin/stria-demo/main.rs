@@ -1,9 +1,9 @@
 //! `demo`: shows and measures an array on image files, as an ordinary user.
 //!
-//! First it prints the scaling table (stria-bench). Then it plays the story. `stria serve` serves a RAID 6 with two spares over NBD. fio
-//! writes all of it in random order and verifies. Two drives are pulled under that load, the second during the rebuild of the first.
-//! When the spares are filled, a scrub compares everything. Then two more drives are pulled, and every byte is verified once more, now
-//! from the rebuilt drives.
+//! First it prints the scaling table (stria-bench). Then it plays the story. `stria serve` serves a RAID 6 with two spares over
+//! NBD. fio writes all of it in random order and verifies. Two drives are pulled under that load, the second during the rebuild
+//! of the first. When the spares are filled, a scrub compares everything. Then two more drives are pulled, and every byte is
+//! verified once more, now from the rebuilt drives.
 
 #![forbid(unsafe_code)]
 

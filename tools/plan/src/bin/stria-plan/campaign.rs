@@ -1,4 +1,5 @@
-//! `stria plan campaign`: the jobs of a folder, carried out in any order by any number of processes and machines, and one table of all.
+//! `stria plan campaign`: the jobs of a folder, carried out in any order by any number of processes and machines, and one table
+//! of all.
 
 mod folder;
 mod inputs;

@@ -1,4 +1,5 @@
-//! A purpose that was measured: a trace or a run of the laboratory. The laboratory reads both; its program says what they ask of drives.
+//! A purpose that was measured: a trace or a run of the laboratory. The laboratory reads both; its program says what they ask of
+//! drives.
 
 use serde_json::Value;
 use std::path::{Path, PathBuf};

@@ -32,7 +32,8 @@ fn model(device: &Value, name: &str) -> Result<Result<String, String>, Failure> 
     Ok(found.map(str::to_owned).ok_or_else(|| error(&told).unwrap_or("smartctl names no model").to_owned()))
 }
 
-/// "4xs3500": the drives of this machine, which are all of one model of the catalogue. Standard error names the drives that are left out.
+/// "4xs3500": the drives of this machine, which are all of one model of the catalogue. Standard error names the drives that are
+/// left out.
 ///
 /// # Errors
 /// Usage, if there is no smartctl, no known drive, or drives of several models.

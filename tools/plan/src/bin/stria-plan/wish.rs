@@ -130,7 +130,8 @@ fn kept(drive: &str, platform: &str) -> Result<Calibration, Failure> {
     }
 }
 
-/// 10 years: the longest wait for a new drive, and for a scrub. Source: none; the simulation follows arrays for years, not for ages.
+/// 10 years: the longest wait for a new drive, and for a scrub. Source: none; the simulation follows arrays for years, not for
+/// ages.
 const DAYS_MAX: f64 = 3650.0;
 
 /// A number as it was meant: without hundreds of digits.

@@ -75,8 +75,8 @@ struct Sim {
     /// Let a member's file system be full for a while: its writes fail with "no space".
     #[arg(long)]
     full: bool,
-    /// Add harsher faults of drives: logs that cannot be read at a start, flushes that fail, failed writes that are done in part; and
-    /// commands that meet each other.
+    /// Add harsher faults of drives: logs that cannot be read at a start, flushes that fail, failed writes that are done in part;
+    /// and commands that meet each other.
     #[arg(long)]
     harsh: bool,
     /// Let half of the drives with a volatile cache lie about flushes. Losses are then counted, not failures.

@@ -5,9 +5,9 @@
 //!   DIR/claims/00001        empty; the process that carries out job 1 holds a lock (flock) on it
 //!   DIR/answers/00001.json  the job's line, the files that it names, the program's version and the answer; written as 00001.part and renamed
 //! ```
-//! The kernel drops a lock when its process ends, however that ends, so no claim outlives its process. An answer counts only if it is of the
-//! same line, version and content of files ([`super::inputs`]): after one of them was changed the job is carried out again. A broken answer
-//! counts as none.
+//! The kernel drops a lock when its process ends, however that ends, so no claim outlives its process. An answer counts only if
+//! it is of the same line, version and content of files ([`super::inputs`]): after one of them was changed the job is carried out
+//! again. A broken answer counts as none.
 
 use super::inputs::Inputs;
 use serde::{Deserialize, Serialize};

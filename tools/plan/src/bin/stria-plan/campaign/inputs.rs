@@ -11,8 +11,8 @@ pub type Inputs = BTreeMap<String, String>;
 /// 8: folders within folders of a run. Source: none; a run has two.
 const FOLDERS_MAX: u32 = 8;
 
-/// FNV-1a of 64 bits, which is the same on every machine: http://www.isthe.com/chongo/tech/comp/fnv/. It tells versions of a file apart, and
-/// not forgeries.
+/// FNV-1a of 64 bits, which is the same on every machine: http://www.isthe.com/chongo/tech/comp/fnv/. It tells versions of a file
+/// apart, and not forgeries.
 struct Sum(u64);
 
 impl Sum {

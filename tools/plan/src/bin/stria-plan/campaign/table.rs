@@ -1,4 +1,5 @@
-//! The table of a campaign: of each advice the array that it ranks first, of each what-if all variants, of a reproduction what it counts.
+//! The table of a campaign: of each advice the array that it ranks first, of each what-if all variants, of a reproduction what it
+//! counts.
 
 use super::folder::Answer;
 use serde_json::Value;
