@@ -1,6 +1,6 @@
-# Two machines with an array each and DRBD between them, each of which is lost once under load and comes back: docs/recipes/DRBD.md.
-# Both guests run this, and $1 says which one it is. A machine is lost by a reset without warning; then it runs this again, and what its drives
-# hold tells it so.
+# Two machines with an array each and DRBD between them, each of which is lost once under load and comes back:
+# docs/recipes/DRBD.md. Both guests run this, and $1 says which one it is. A machine is lost by a reset without warning; then it
+# runs this again, and what its drives hold tells it so.
 side=$1
 case $side in
 alpha) ours=192.0.2.1 theirs=192.0.2.2 ;;

@@ -1,5 +1,6 @@
 # DRBD between two Stria arrays, one side of which is lost under load and comes back: docs/recipes/DRBD.md.
-# Both sides are in one kernel, each with a server of its own, and replicate over the loopback device: tests know no second machine.
+# Both sides are in one kernel, each with a server of its own, and replicate over the loopback device: tests know no second
+# machine.
 ip link set lo up
 echo /bin/true >/sys/module/drbd/parameters/usermode_helper
 mkdir -p /var/lock /var/run/drbd /var/lib/drbd /run/lock

@@ -1,4 +1,5 @@
-# A Stria array exported over NVMe/TCP by the kernel's target, with a host that goes on after a kill -9 of the server: docs/recipes/NVME_TCP.md.
+# A Stria array exported over NVMe/TCP by the kernel's target, with a host that goes on after a kill -9 of the server:
+# docs/recipes/NVME_TCP.md.
 ip link set lo up
 mount -t configfs none /sys/kernel/config
 stria create tank --level 6 "$D0" "$D1" "$D2" "$D3" "$D4"
