@@ -31,8 +31,8 @@ pub struct Signature {
     pub sectors: u64,
 }
 
-/// The piece in which a window is read again that could not be read at once: one bad sector hides no mark beside its block of 4
-/// KiB.
+/// The piece in which a window is read again that could not be read at once: one bad sector hides no mark beside its block of
+/// 4 KiB.
 const PIECE_SECTORS: u64 = 8;
 
 /// A drive may try for seconds to read a piece. After so many that it could not read, the rest of a window counts as unreadable.

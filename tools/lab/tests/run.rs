@@ -328,8 +328,8 @@ fn bad_experiments_are_refused_with_file_key_and_what_is_allowed() {
     assert!(Experiment::find("no-such").unwrap_err().to_string().contains("stria lab list"));
 }
 
-/// By hand: 56 cells of a minute (and 0.3 s for fio to start and end), five to 25 rounds, after a purge (1 s) and two fills of 1
-/// GiB at 500 MB/s. Half of the seven mixes' requests are writes: 8 x 3.5 minutes of writing a round.
+/// By hand: 56 cells of a minute (and 0.3 s for fio to start and end), five to 25 rounds, after a purge (1 s) and two fills of
+/// 1 GiB at 500 MB/s. Half of the seven mixes' requests are writes: 8 x 3.5 minutes of writing a round.
 #[test]
 fn a_plan_adds_up_time_bytes_and_wear() {
     let (experiment, _) = Experiment::find("snia-iops").unwrap();

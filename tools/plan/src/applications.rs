@@ -1,7 +1,7 @@
 //! The storage traces of PCMark 8, by their published totals: a desktop's applications.
 //!
-//! Their makers published operations by kind and order, and megabytes. The sizes of requests follow: if requests at random have 4
-//! KiB, the bytes that are left make requests in order of 127 KiB in the traces that write most.
+//! Their makers published operations by kind and order, and megabytes. The sizes of requests follow: if requests at random have
+//! 4 KiB, the bytes that are left make requests in order of 127 KiB in the traces that write most.
 
 /// The published totals of one application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
