@@ -188,7 +188,7 @@ pub enum Flaw {
     SuspectParityUpdated,
     /// R23: a write is acknowledged early once this lane is resynced, before the superblocks say that all lanes are.
     EarlyOnOneLane,
-    /// R26: the command that fails a member is answered before its drop is durable.
+    /// R92: the command that fails a member is answered before its drop is durable.
     FailAnsweredEarly,
     /// R26: the command that fails a member does not wait for writes that rely on its log alone.
     FailedWhileReliedOn,

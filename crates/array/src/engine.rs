@@ -308,7 +308,7 @@ impl Engine {
     }
 
     /// Asks the member that holds the first run. A run counts as data, not as a hole, if its member is not readable, or if it may
-    /// be inconsistent: a client takes a hole for zeros without a read (R36).
+    /// be inconsistent: a client takes a hole for zeros without a read (R93).
     fn extents(&mut self, mut request: Request) {
         let core = &self.core;
         let start = ArraySector::new(request.start_sector);

@@ -47,6 +47,7 @@ impl Core {
                 log.enter(StartStage::Replayed, &self.ready);
                 return Err(error);
             }
+            // R95: the session voids the records of every lane.
             if !self.all_replayed().await {
                 log.enter(StartStage::Replayed, &self.ready);
                 return Err(lost("write", "another lane could not carry out what the last run left"));

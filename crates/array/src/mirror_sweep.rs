@@ -100,7 +100,7 @@ async fn copy_window(core: &Core, target: &RebuildTarget, rows: &Range<MemberSec
             Err(_) if core.members.borrow().get(member).state == MemberState::Failed => return Ok(()),
             Err(reason) => {
                 check_health(core)?;
-                // Under the lock: what a client writes after it is good.
+                // R89: under the lock, as what a client writes after it is good.
                 return match core.mark_bad(member, rows.clone(), BadCause::Lost).await {
                     true => Ok(()),
                     false => Err(format!(

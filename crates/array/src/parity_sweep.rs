@@ -223,7 +223,7 @@ impl Writes {
 }
 
 /// A page that is lost. It becomes a bad block of the members to rebuild, so that reading it fails instead of returning garbage,
-/// and the sweep goes on. A replacement whose source was read has it all the same. Needs the rows' lock.
+/// and the sweep goes on. A replacement whose source was read has it all the same. Needs the rows' lock (R89).
 async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>, known: &Rows) -> Result<(), String> {
     check_health(core)?;
     let targets: SmallVec<[RebuildTarget; 2]> = {

@@ -440,7 +440,7 @@ fn ended(core: &Core, sweeper: &Sweeper) {
 }
 
 /// Fills bad blocks of members before they are in sync: those in rows before the sweep's start (R67), and once more all that a
-/// replacement lacks (R50). The member that it replaces could not read that before, may be the only one that holds it, and is about to
+/// replacement lacks (R90). The member that it replaces could not read that before, may be the only one that holds it, and is about to
 /// be let go.
 async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
     for target in &sweep.targets {

@@ -116,7 +116,7 @@ fn each(mut story: impl FnMut(Array)) {
     }
 }
 
-/// R26: an administrator may unplug the drive after the answer.
+/// R92: an administrator may unplug the drive after the answer.
 #[test]
 fn a_member_is_failed_by_command_once_its_drop_is_durable() {
     each(|mut array| {

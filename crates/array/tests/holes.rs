@@ -1,4 +1,4 @@
-//! Goal: what a client is told to be a hole reads as zeros, whichever member is lost next (R36).
+//! Goal: what a client is told to be a hole reads as zeros, whichever member is lost next (R93).
 //! Method: members that a crash left different, holes on some of them, and the loss of each.
 
 mod support;

@@ -204,6 +204,7 @@ impl<D: MemberDrive> Tree<D> {
             );
             Err(JoinError::Unsafe(text))
         };
+        // R91, here and where members have bad blocks.
         if held_slot && !force && array.status().health == Health::Failed {
             return unsafe_as(
                 "which has failed, and it may hold what the others lack",

@@ -185,7 +185,7 @@ fn a_degraded_array_that_is_not_resynced_after_replay_is_found() {
     is_found_at(Extras::default(), Mutant::Engine(Flaw::SuspectParityTrusted), "60", 960_200_447);
 }
 
-/// R26: an administrator unplugs the drive after the answer.
+/// R92: an administrator unplugs the drive after the answer.
 #[test]
 fn a_fail_that_is_answered_before_it_is_durable_is_found() {
     is_found_at(Extras { more_faults: true, ..PARTIAL_PARITY }, Mutant::Engine(Flaw::FailAnsweredEarly), "5", 951_000_740);

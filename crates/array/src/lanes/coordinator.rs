@@ -5,7 +5,7 @@
 //! - *State*: clean if all lanes are; the least resync position and recovery offset (R43). A member that one lane drops is
 //!   dropped by all, at once. No update is made until the state of each lane says so, since by then it has done what it owed to
 //!   that member (R42). In the same way a member is in sync once all lanes report it so.
-//! - *Write-intent bits*: set while any lane needs them.
+//! - *Write-intent bits*: set while any lane needs them (R94).
 //! - *Bad blocks*: what any lane has added, without what any has removed.
 //! - *Log reset*: once. A lane that asks later is answered at once.
 
