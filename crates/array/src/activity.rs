@@ -46,6 +46,8 @@ impl Activity {
 /// The permissions of the array at this moment.
 pub(crate) struct RunState {
     is_read_only: Cell<bool>,
+    /// It was writable in this run, so its members' metadata may be written (R88).
+    may_record: Cell<bool>,
     is_stopping: Cell<bool>,
     /// The [start](crate::metadata_io) has ended: another crash can no longer undo what clients read.
     is_prepared: Cell<bool>,
@@ -60,6 +62,7 @@ impl RunState {
     pub fn new(is_read_only: bool, is_prepared: bool) -> Self {
         Self {
             is_read_only: Cell::new(is_read_only),
+            may_record: Cell::new(!is_read_only),
             is_stopping: Cell::new(false),
             is_prepared: Cell::new(is_prepared),
             write_policy: Cell::default(),
@@ -75,6 +78,12 @@ impl RunState {
 
     pub fn set_read_only(&self, is_read_only: bool) {
         self.is_read_only.set(is_read_only);
+        self.may_record.set(self.may_record.get() || !is_read_only);
+    }
+
+    /// True if members' metadata may be written: the array is not read-only, or became so in this run (R88).
+    pub fn may_record(&self) -> bool {
+        self.may_record.get()
     }
 
     pub fn is_stopping(&self) -> bool {

@@ -185,10 +185,9 @@ impl MetadataUpdates {
         self.durable_or(ready, self.dirty.get(), || self.is_refused()).await
     }
 
-    /// Waits for a request that is not durable. Returns the number of the newest.
-    pub async fn requested(&self, ready: &Ready) -> u64 {
+    /// Waits for a request that is not durable.
+    pub async fn requested(&self, ready: &Ready) {
         ready.until(&self.state_changed, || self.wanted.get() > self.durable.get()).await;
-        self.wanted.get()
     }
 
     /// The update of this number is durable.

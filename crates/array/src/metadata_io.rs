@@ -35,7 +35,10 @@ impl Core {
         // The claims of the last durable update.
         let mut durable = self.members.borrow().state(self.metadata.is_clean(), self.consistency.synced());
         loop {
-            let number = self.metadata.requested(&self.ready).await;
+            self.metadata.requested(&self.ready).await;
+            // R88: on a read-only array the loss of a member is known in memory only, until the array may be written to.
+            self.ready.until(&self.sweep_changed, || self.run.may_record()).await;
+            let number = self.metadata.wanted();
             // R4: "clean" and the progress of sweeps are claimed as they were before the flush. Slots are written as they are
             // after it. If a member was dropped during the flush, it is repeated, since every claim may rely on the new
             // members. Until replay has ended, the log of the last run tells where redundancy may be inconsistent, so "clean"
@@ -86,9 +89,10 @@ impl Core {
         }
     }
 
-    /// R3: true if no member needs the bits of idle chunks.
+    /// R3, R88: true if no member needs the bits of idle chunks, and bitmaps may be written.
     fn may_clear_intents(&self) -> bool {
-        self.members.borrow().is_optimal() && self.consistency.resync_from() == Synced::All
+        let needs_none = self.members.borrow().is_optimal() && self.consistency.resync_from() == Synced::All;
+        needs_none && !self.run.is_read_only()
     }
 
     /// Writes bitmap updates. Bits that were wanted while the last update ran share the next.

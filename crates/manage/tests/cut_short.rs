@@ -205,3 +205,41 @@ fn without_redundancy_reads_fail() {
         assert!(log.contains("is gone, and no redundancy replaces it"), "{log}");
     }
 }
+
+/// Goal: a member that fails under a read-only array costs no other member. Before, each failure also dropped a healthy member, as the
+/// superblocks of the others were to name it, and they were opened for reading; RAID 5 and a mirror of two said "WRITES FAIL".
+#[test]
+fn a_read_only_array_loses_one_member_at_a_time() {
+    for (level, count, lanes, lost) in
+        [("1", 2, "1", 1), ("1", 3, "2", 2), ("5", 3, "2", 1), ("6", 5, "1", 2), ("10", 4, "2", 1), ("60", 8, "1", 1)]
+    {
+        let place = Place::new();
+        let images = place.images(count, MEMBER_BYTES);
+        let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+        place.ok(&[&["create", "tank", "--level", level, "--assume-clean"], &drives[..]].concat());
+        let serve = place.serve(&drives);
+        fill(&serve);
+        place.ok(&["stop", "tank", "--force"]);
+        serve.ended_well();
+        let serve = place.serve(&[&drives[..], &["--read-only", "--lanes", lanes]].concat());
+        for (index, drive) in drives[..lost].iter().enumerate() {
+            cut(drive, 8 << 20);
+            failed(&place, drive);
+            let mut client = serve.client("tank");
+            for offset in (0..CALM_BYTES).step_by(BLOCK) {
+                assert_eq!(client.read(offset, BLOCK).expect("it answers"), stamped(offset), "RAID {level}: block at {offset}");
+            }
+            // An update would have been tried again after a second.
+            std::thread::sleep(Duration::from_millis(1500));
+            let status = place.status("tank");
+            let of = |array: &serde_json::Value| array["members"].as_array().expect("a list").clone();
+            let spans = status["spans"].as_array().expect("a list");
+            let failed = spans.iter().chain([&status]).flat_map(of).filter(|member| member["role"] == "failed").count();
+            assert_eq!(failed, index + 1, "RAID {level} of {count}: {status:#}");
+            let refused = spans.iter().chain([&status]).any(|array| !array["superblock_refused"].is_null());
+            assert!(!refused, "RAID {level} of {count}: {status:#}");
+        }
+        place.ok(&["stop", "tank", "--force"]);
+        serve.ended_well();
+    }
+}

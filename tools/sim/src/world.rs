@@ -720,18 +720,27 @@ impl<'a> World<'a> {
     }
 
     /// Reads all of an array that is served read-only, and then lets it be written to. What was read stays once a resync has ended: a
-    /// read-only array cannot make copies and parity consistent before it reads (R36), so no member is lost until then.
+    /// read-only array cannot make copies and parity consistent before it reads (R36), so no member is lost until then. Where they are
+    /// consistent, one is lost while the array is read-only, and superblocks name it once they may be written (R88).
     fn serve_read_only(&mut self) -> Outcome {
         if self.power.is_armed() {
             self.node().activate();
             return self.watch();
         }
         self.meet("served read-only");
-        if (0..self.drives.len()).any(|drive| self.is_harmed(drive)) || !self.statuses().iter().all(is_optimal) {
+        let is_whole = !(0..self.drives.len()).any(|drive| self.is_harmed(drive)) && self.statuses().iter().all(is_optimal);
+        if !is_whole {
             self.model.lose_member();
         }
         let phase = std::mem::replace(&mut self.notes.phase, "read-only");
         self.read_all()?;
+        if is_whole && self.statuses().iter().all(|status| status.synced == Synced::All && status.clean) {
+            // The time serves as a draw: another would shift those of all steps that follow.
+            let which = self.power.now();
+            self.meet("member lost while read-only");
+            self.lose_member(Step::Pull(which), which)?;
+            self.read_all()?;
+        }
         self.notes.phase = phase;
         self.node().activate();
         self.redundancy.watched = true;

@@ -33,9 +33,10 @@ impl Core {
     }
 
     /// Waits until the superblock update of this number is durable, or cannot be written. In the second case nothing is acknowledged
-    /// (R70), and lanes must not wait for each other (R71): one answers for a member in sync only together with the others.
+    /// (R70), and lanes must not wait for each other (R71): one answers for a member in sync only together with the others. On a
+    /// read-only array nothing is waited for (R88).
     pub async fn recorded(&self, number: u64) {
-        self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused()).await;
+        self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused() || !self.run.may_record()).await;
     }
 
     /// As [`Core::recorded`], where nothing must follow an update that could not be written.
@@ -50,14 +51,14 @@ impl Core {
         }
     }
 
-    /// Waits until the superblocks name every dropped member as failed (R6), or cannot be written.
+    /// Waits until the superblocks name every dropped member as failed (R6), or cannot be written, or the array is read-only (R88).
     pub async fn wait_for_ack_barrier(&self) {
         self.wait_for_ack_barrier_or(|| false).await;
     }
 
     /// As [`Core::wait_for_ack_barrier`], but only until `enough` is true. The loss of a member may make it so.
     pub async fn wait_for_ack_barrier_or(&self, enough: impl Fn() -> bool) {
-        self.metadata.barrier_or(&self.ready, enough).await;
+        self.metadata.barrier_or(&self.ready, || enough() || !self.run.may_record()).await;
     }
 
     /// What a write or flush must say of drops, once it has waited for them: after a crash a dropped member would return as in sync.
