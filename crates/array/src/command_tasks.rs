@@ -15,6 +15,8 @@ use stria_block::Nanos;
 
 /// 5 s: the longest that a step waits. Only a long replay or a member that hangs takes more than moments.
 const PATIENCE: Nanos = 5_000_000_000;
+/// 200 ms: how long a command that fails a member during a stop waits for the drop to become durable.
+const PATIENCE_IN_STOP: Nanos = 200_000_000;
 /// 1 s: how long a member that is failed by command may remain a sole log holder (R26).
 pub const RELIED_ON_MAX: Nanos = 1_000_000_000;
 /// 1 ms: how often a command that waits looks again.
@@ -159,7 +161,9 @@ impl Core {
         failed?;
         // R26: an administrator may unplug the drive after the answer. The drive's cache is lost then.
         let early = self.has(Flaw::FailAnsweredEarly) || self.has(Flaw::ReturnBeforeDrop);
-        if early || self.wait_at_most(PATIENCE, |core| !core.acks_are_held()).await {
+        // A stop waits for the drop by itself, and its answer says whether it is durable. Another member that is silent may be next.
+        let patience = if self.run.is_stopping() { PATIENCE_IN_STOP } else { PATIENCE };
+        if early || self.wait_at_most(patience, |core| !core.acks_are_held()).await {
             return Ok(());
         }
         Err(Refusal(format!(

@@ -283,9 +283,10 @@ impl Transmission {
 
     /// The time at which it needs a turn although nothing arrives: to end, to return its buffers, or to ask for memory.
     fn looks_again_at(&mut self, now: Nanos) -> Result<Option<Nanos>, End> {
-        let Self { link, session, entry: Entry { shared, .. }, .. } = self;
+        let Self { link, session, entry: Entry { shared, connection }, .. } = self;
         if session.ended() {
-            let by = *self.drained_by.get_or_insert(now + shared.options.drain_timeout.as_nanos() as Nanos);
+            let drain_nanos = connection.drain_timeout(shared.options.drain_timeout).as_nanos() as Nanos;
+            let by = *self.drained_by.get_or_insert(now + drain_nanos);
             if by <= now {
                 return Err(End::Refused("it ended, but its last requests and replies took too long"));
             }
@@ -308,7 +309,7 @@ impl Transmission {
         let Self { session, entry: Entry { connection, shared }, .. } = self;
         ended.drain(..).for_each(|completion| session.forget(completion));
         connection.publish(session);
-        let drain_nanos = shared.options.drain_timeout.as_nanos() as Nanos;
+        let drain_nanos = connection.drain_timeout(shared.options.drain_timeout).as_nanos() as Nanos;
         let until = connection.is_stopping().then(|| *self.drained_by.get_or_insert(now.saturating_add(drain_nanos)));
         if session.requests_at_device() == 0 || until.is_some_and(|until| until <= now) {
             return KeepOn::Leave;

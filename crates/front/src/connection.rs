@@ -6,14 +6,19 @@ use crate::session::Session;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use stria_block::RemoteDevice;
+
+/// The time that requests in flight have to end when an export is removed in a hurry.
+const HURRIED_DRAIN: Duration = Duration::from_secs(2);
 
 /// How the clients of an export are disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closing {
     /// The device does not come back: requests fail with `ESHUTDOWN` for a moment, then the connection is closed.
     Shutdown,
+    /// As [`Closing::Shutdown`], but requests in flight have two seconds at most to end: they may wait for a drive that is silent.
+    Hurried,
     /// Requests in flight are answered, then the connection is closed without an error. Clients that reconnect may find the
     /// export again, as after a restart.
     Disconnect,
@@ -58,6 +63,7 @@ pub(crate) struct Connection {
     pub lane_device: OnceLock<Weak<dyn RemoteDevice>>,
     stop: AtomicBool,
     is_shutdown: AtomicBool,
+    is_hurried: AtomicBool,
     requests: AtomicU64,
     errors: AtomicU64,
     read_bytes: AtomicU64,
@@ -79,6 +85,7 @@ impl Connection {
             lane_device: OnceLock::new(),
             stop: AtomicBool::new(false),
             is_shutdown: AtomicBool::new(false),
+            is_hurried: AtomicBool::new(false),
             requests: zero(),
             errors: zero(),
             read_bytes: zero(),
@@ -89,7 +96,8 @@ impl Connection {
 
     /// Asks the client to end. Requests in flight run and are answered first.
     pub fn stop(&self, closing: Closing) {
-        self.is_shutdown.store(closing == Closing::Shutdown, Ordering::SeqCst);
+        self.is_shutdown.store(closing != Closing::Disconnect, Ordering::SeqCst);
+        self.is_hurried.store(closing == Closing::Hurried, Ordering::SeqCst);
         self.stop.store(true, Ordering::SeqCst);
         self.stir();
     }
@@ -145,6 +153,11 @@ impl Connection {
 
     pub fn is_stopping(&self) -> bool {
         self.stop.load(Ordering::SeqCst)
+    }
+
+    /// The time that its requests have to end once it was stopped. `usual`: without a hurry.
+    pub fn drain_timeout(&self, usual: Duration) -> Duration {
+        if self.is_hurried.load(Ordering::SeqCst) { usual.min(HURRIED_DRAIN) } else { usual }
     }
 
     /// True if it was stopped as its device does not come back.

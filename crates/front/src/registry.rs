@@ -130,7 +130,7 @@ impl Shared {
             return Err(FrontError::UnknownExport { name: name.into(), known });
         };
         registry.exports.remove(index);
-        if closing == Closing::Shutdown {
+        if closing != Closing::Disconnect {
             registry.stopped.push(name.to_owned());
         }
         self.end_connections(registry, closing, |connection| connection.export.get().is_some_and(|used| used == name));

@@ -9,6 +9,7 @@ use crate::merger::EventMerger;
 use crate::newcomer::{JoinByPath, PreparedDrive};
 use crate::open::open_on_coordinator;
 use crate::{ArrayReport, HostError, HostedArray, HostedDrive, MemberReport, Notice, OpenOptions, OpenedDrive};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -25,8 +26,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOK_UP: Duration = Duration::from_secs(1);
 /// The time that a stop waits for a drive that ends no request, before it goes on without it.
 const STOP_WITHOUT: Duration = Duration::from_secs(10);
+/// The same for a stop in a hurry, for which the time before the stop counts as well. A drive that retries a command is often silent for a second.
+const HURRIED_STOP_WITHOUT: Duration = Duration::from_secs(2);
+/// A stop names the drives that it waits for once they are silent for so long.
+const STOP_TELLS_AFTER: Duration = Duration::from_secs(3);
 /// The time between two checks whether a drive has been silent for that long.
 const LOOK_FOR_SILENCE: Duration = Duration::from_secs(1);
+/// The same for a stop in a hurry.
+const HURRIED_LOOK: Duration = Duration::from_millis(200);
 
 /// What a lane tells of itself.
 #[derive(Clone, Copy, Debug)]
@@ -422,8 +429,8 @@ impl ArrayLanes {
         (longest.stands_still(), name, place)
     }
 
-    /// Drives in use that have requests and have ended none for long.
-    fn silent_drives(&self) -> Result<Vec<SilentDrive>, HostError> {
+    /// Drives in use that have requests and have ended none for this long.
+    fn silent_drives(&self, patience: Duration) -> Result<Vec<SilentDrive>, HostError> {
         let (report, now) = (self.report()?, monotonic_now());
         let mut silent = Vec::new();
         for array in report.tree() {
@@ -431,7 +438,7 @@ impl ArrayLanes {
                 if let MemberReport::Drive(drive) = member
                     && status.state != MemberState::Failed
                     && let silence = Duration::from_nanos(drive.silence(now))
-                    && silence >= STOP_WITHOUT
+                    && silence >= patience
                 {
                     silent.push(SilentDrive { path: drive.info.path.clone(), seconds: silence.as_secs() });
                 }
@@ -442,8 +449,12 @@ impl ArrayLanes {
 
     /// Fails drives that do not answer, so that a stop can go on without them. Returns those that the array cannot fail, each with the
     /// reason.
-    fn stop_without(&self, told: &mut impl FnMut(String)) -> Result<Vec<(SilentDrive, HostError)>, HostError> {
-        let mut silent = self.silent_drives()?;
+    fn stop_without(
+        &self,
+        patience: Duration,
+        told: &mut impl FnMut(String),
+    ) -> Result<Vec<(SilentDrive, HostError)>, HostError> {
+        let mut silent = self.silent_drives(patience)?;
         loop {
             let (before, mut needed) = (silent.len(), Vec::new());
             for drive in silent {
@@ -459,7 +470,7 @@ impl ArrayLanes {
                 }
             }
             // One may have answered meanwhile, and one may be dispensable now that another has failed.
-            silent = self.silent_drives()?;
+            silent = self.silent_drives(patience)?;
             needed.retain(|(drive, _)| silent.iter().any(|silent| silent.path == drive.path));
             if needed.is_empty() || needed.len() == before {
                 return Ok(needed);
@@ -484,17 +495,46 @@ impl ArrayLanes {
     /// # Errors
     /// A lane has ended before, or ends by a panic, or a drive does not answer that the array cannot fail. Or the array has stopped, and what clients
     /// wrote may not be durable, or superblocks do not say "clean".
-    pub fn stop(&self, mut told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
+    pub fn stop(&self, told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
+        self.stop_within(false, told)
+    }
+
+    /// As [`ArrayLanes::stop`], with less patience for drives that do not answer.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn stop_in_a_hurry(&self, told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
+        self.stop_within(true, told)
+    }
+
+    fn stop_within(&self, hurries: bool, mut told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
         let _turn = self.one_at_a_time();
         self.on_coordinator(|array| array.begin_stop())?;
-        let mut look_at = Instant::now() + STOP_WITHOUT;
+        let (patience, pause) = match hurries {
+            true => (HURRIED_STOP_WITHOUT, HURRIED_LOOK),
+            false => (STOP_WITHOUT, LOOK_FOR_SILENCE),
+        };
+        let mut waits_for = BTreeSet::new();
+        let begun = Instant::now();
+        let mut look_at = begun + pause;
         while !self.on_coordinator(|array| array.is_stopped())? {
             if Instant::now() >= look_at {
-                look_at = Instant::now() + LOOK_FOR_SILENCE;
+                look_at = Instant::now() + pause;
+                if !hurries && begun.elapsed() < STOP_WITHOUT {
+                    for SilentDrive { path, seconds } in self.silent_drives(STOP_TELLS_AFTER)? {
+                        if waits_for.insert(path.clone()) {
+                            let (path, limit) = (path.display(), STOP_WITHOUT.as_secs());
+                            told(format!(
+                                "the stop waits for {path}, which has not answered for {seconds} s, for {limit} s at most"
+                            ));
+                        }
+                    }
+                    continue;
+                }
                 let report = self.report()?;
                 if report.tree().into_iter().all(|array| array.status.read_only) {
                     // No member may be failed, and nothing is left to write.
-                    let Some(SilentDrive { path, seconds }) = self.silent_drives()?.pop() else { continue };
+                    let Some(SilentDrive { path, seconds }) = self.silent_drives(patience)?.pop() else { continue };
                     self.leave()?;
                     told(format!(
                         "{} has not answered for {seconds} s, and the array stops without waiting for it: the array is read-only, so nothing is lost",
@@ -502,7 +542,7 @@ impl ArrayLanes {
                     ));
                     return Ok(report);
                 }
-                let needed = self.stop_without(&mut told)?;
+                let needed = self.stop_without(patience, &mut told)?;
                 if let Some((SilentDrive { path, seconds }, refusal)) = needed.first() {
                     self.leave()?;
                     return Err(HostError::Refused(format!(

@@ -28,8 +28,10 @@ use clap::CommandFactory;
 use hyper::Method;
 use serde::Serialize;
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, UNIX_EPOCH};
 use stria_array::Level;
 use stria_block::{shown, shown_sentence};
@@ -45,6 +47,10 @@ use stria_terminal::{Failure, NOT_WELL, absolute, size};
 
 /// The time for a look at the drives that a new array is to have.
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
+/// The time between two looks, while arrays stop, for drives that they wait for.
+const LOOK_FOR_SILENCE: Duration = Duration::from_secs(1);
+/// A stop names the drives that have left a request unanswered for so long.
+const SILENT_FOR_MS: u64 = 2000;
 
 /// Runs a command and returns the exit code.
 ///
@@ -773,12 +779,41 @@ fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
     Ok(if found && !command.repair { NOT_WELL } else { 0 })
 }
 
+/// Stops arrays, and says on stderr which drives that waits for.
+fn telling_of_silence<T: Send>(client: &Client, names: &[String], json: bool, stop: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let (over, ends) = std::sync::mpsc::channel::<()>();
+        let watch = move || {
+            let mut told = BTreeSet::new();
+            while !json && ends.recv_timeout(LOOK_FOR_SILENCE) == Err(RecvTimeoutError::Timeout) {
+                // An array that has stopped is not found any more.
+                let arrays = names.iter().filter_map(|name| client.get::<ArrayView>(&array_path(name, "")).ok());
+                for (path, silent_ms) in arrays.flat_map(|array| view::silent_members(&array, SILENT_FOR_MS)) {
+                    if told.insert(path.clone()) {
+                        eprintln!(
+                            "the stop waits for {path}, which has not answered for {}",
+                            size::show_duration(silent_ms / 1000)
+                        );
+                    }
+                }
+            }
+        };
+        scope.spawn(watch);
+        let stopped = stop();
+        drop(over);
+        stopped
+    })
+}
+
 fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
     let socket = command.control.socket.as_deref();
     let body = StopRequest { force: command.force };
     if let Some(name) = &command.name {
         let (client, array) = client::find(socket, name)?;
-        done(&client.send(Method::POST, &array_path(&array.name, "/stop"), &body)?, json);
+        let path = array_path(&array.name, "/stop");
+        let stopped =
+            telling_of_silence(&client, std::slice::from_ref(&array.name), json, || client.send(Method::POST, &path, &body));
+        done(&stopped?, json);
         return Ok(());
     }
     let (mut services, silent) = client::services(socket)?;
@@ -792,8 +827,9 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
     }
     match &services[..] {
         [] => Err(Failure::Failed("nothing is served, so nothing can be stopped".into())),
-        [(client, _)] => {
-            done(&Client::send(client, Method::POST, "/v1/stop", &body)?, json);
+        [(client, arrays)] => {
+            let names: Vec<String> = arrays.iter().map(|array| array.name.clone()).collect();
+            done(&telling_of_silence(client, &names, json, || client.send(Method::POST, "/v1/stop", &body))?, json);
             Ok(())
         }
         several => {

@@ -287,7 +287,7 @@ impl Service {
         });
         if let Err(reason) = outcome {
             self.give_up_block(&served, true);
-            let _ = self.end(&served);
+            let _ = self.end(&served, false);
             return Err(HostError::Refused(reason));
         }
         let ways = self.ways_to(&served);
@@ -551,9 +551,10 @@ impl Service {
     }
 
     /// Stops the array and its lanes. Returns the last state, in words.
-    fn end(&self, served: &Served) -> Result<String, ApiError> {
+    fn end(&self, served: &Served, hurries: bool) -> Result<String, ApiError> {
         let warn = |text| self.events.push(view::plain_event(&served.name, "warning", text));
-        Ok(view::array(&served.lanes.stop(warn)?).state)
+        let last = if hurries { served.lanes.stop_in_a_hurry(warn)? } else { served.lanes.stop(warn)? };
+        Ok(view::array(&last).state)
     }
 }
 

@@ -340,6 +340,14 @@ pub fn unanswered_ms(member: &MemberView) -> Option<u64> {
     member.waiting_ms.filter(|&ms| ms >= SILENT_MS && member.role != "failed")
 }
 
+/// The members of an array, and of its spans, that have left a request unanswered for `patience_ms`: the path of each, and for how long.
+pub fn silent_members(view: &ArrayView, patience_ms: u64) -> Vec<(String, u64)> {
+    let is_silent = |member: &&MemberView| member.role != "failed" && member.waiting_ms.is_some_and(|ms| ms >= patience_ms);
+    let own = view.members.iter().filter(is_silent);
+    let own = own.map(|member| (member.path.clone(), member.waiting_ms.unwrap_or_default()));
+    own.chain(view.spans.iter().flat_map(|span| silent_members(span, patience_ms))).collect()
+}
+
 /// True if the array or a span of it has lost a drive that is not replaced, or that is still listed.
 pub fn has_lost(view: &ArrayView) -> bool {
     let is_gone = |member: &MemberView| member.role == "failed" || is_lost(member);

@@ -21,7 +21,7 @@ impl Service {
     pub fn stop(&self, name: &str, force: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         self.refuse_clients(std::slice::from_ref(&served), force)?;
-        let outcome = self.stop_served(&served, Closing::Shutdown, force);
+        let outcome = self.stop_served(&served, closing(force), force);
         // Nothing is left to serve, even if this array did not stop cleanly.
         if self.all().is_empty() && !self.stays.load(Ordering::SeqCst) {
             self.shutdown.send_replace(true);
@@ -38,11 +38,11 @@ impl Service {
     /// Stops everything by command. A process that stays goes on without arrays.
     pub fn stop_by_command(self: &Arc<Self>, force: bool) -> Result<Done, ApiError> {
         if !self.stays.load(Ordering::SeqCst) {
-            return self.stop_all(force, Closing::Shutdown);
+            return self.stop_all(force, closing(force));
         }
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
-        all.iter().map(|served| self.stop_served(served, Closing::Shutdown, force)).fold(Ok(()), Result::and)?;
+        all.iter().map(|served| self.stop_served(served, closing(force), force)).fold(Ok(()), Result::and)?;
         let names: Vec<&str> = all.iter().map(|served| served.name.as_str()).collect();
         let what = if names.is_empty() { "nothing was served, so nothing".into() } else { names.join(", ") };
         self.done(sequence, format!("{what} stopped; the daemon goes on"))
@@ -155,7 +155,7 @@ impl Service {
         // It is gone already if an earlier attempt failed later on.
         let _ = self.nbd.remove_export(&served.name, closing);
         self.give_up_block(served, closing == Closing::Disconnect || !force);
-        let outcome = self.end(served);
+        let outcome = self.end(served, closing == Closing::Hurried);
         lock(&served.locks).clear();
         lock(&self.arrays).retain(|other| !Arc::ptr_eq(other, served));
         let said = match &outcome {
@@ -169,4 +169,10 @@ impl Service {
         self.events.push(view::said_event(&served.name, "stopped", said));
         outcome.map(|_| ())
     }
+}
+
+/// How a command that stops an array disconnects its clients. With `--force` neither they nor the array wait long for a drive that is silent. A
+/// signal that ends the process is no such command: a slow drive must not lose its slot because the machine is shut down.
+fn closing(force: bool) -> Closing {
+    if force { Closing::Hurried } else { Closing::Shutdown }
 }
