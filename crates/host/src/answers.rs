@@ -5,11 +5,14 @@ use crate::candidate::candidate_of;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
-use stria_drive::{Access, DriveError, IoOptions, NotInTime, PATIENCE_WITH_THE_DEAD, SyncDrive, within_each};
+use stria_drive::{Access, DriveError, IoOptions, NotInTime, PATIENCE_WITH_THE_DEAD, SyncDrive, within, within_each};
 use stria_format::md::Candidate;
 
 /// 20 s: the time in which a drive must be opened and read, or written with its metadata. A hard disk needs about ten to spin up.
 pub(crate) const ANSWERS_WITHIN: Duration = Duration::from_secs(20);
+
+/// The time in which a drive of an array that was not read or written in time answers one read, if it answers at all.
+const ONE_READ_WITHIN: Duration = Duration::from_secs(2);
 
 /// The time in which work ends that has answered.
 const ENDS_WITHIN: Duration = Duration::from_secs(1);
@@ -47,6 +50,65 @@ pub(crate) fn open_each_and<T: Send + 'static>(
         Err(error) => Err(not_in_time(path, "to be opened and read", &error)),
     };
     paths.iter().zip(opened).map(told).collect()
+}
+
+/// Runs `work` for each of these drives at the same time, each on a thread. A drive that hangs ends that with an error that names it. Its thread
+/// ends when the drive answers, and keeps the drive open until then (R16). `for_what`: as in [`not_in_time`].
+pub(crate) fn each_in_time<T: Send + 'static>(
+    drives: &[SyncDrive],
+    for_what: &str,
+    work: impl Fn(usize, &SyncDrive) -> Result<T, HostError> + Clone + Send + 'static,
+) -> Result<Vec<T>, HostError> {
+    each_within(ANSWERS_WITHIN, drives, |drive| drive.info().path.clone(), for_what, work)
+}
+
+fn each_within<C: Clone + Send + 'static, T: Send + 'static>(
+    patience: Duration,
+    drives: &[C],
+    path_of: impl Fn(&C) -> PathBuf,
+    for_what: &str,
+    work: impl Fn(usize, &C) -> Result<T, HostError> + Clone + Send + 'static,
+) -> Result<Vec<T>, HostError> {
+    let done = within_each(patience, drives.iter().enumerate(), |(index, drive)| {
+        let (drive, work) = (drive.clone(), work.clone());
+        move || {
+            let done = work(index, &drive);
+            // Its lock must not outlive the answer.
+            drop(drive);
+            done
+        }
+    });
+    let told = |(drive, done): (&C, Result<Result<T, HostError>, NotInTime>)| {
+        done.unwrap_or_else(|error| Err(not_in_time(&path_of(drive), for_what, &error)))
+    };
+    drives.iter().zip(done).map(told).collect()
+}
+
+/// The same for work on all of these drives together, on one thread.
+pub(crate) fn all_in_time<T: Send + 'static>(
+    drives: Vec<SyncDrive>,
+    for_what: &str,
+    work: impl FnOnce(Vec<SyncDrive>) -> Result<T, HostError> + Send + 'static,
+) -> Result<T, HostError> {
+    let known = drives.clone();
+    within(ANSWERS_WITHIN, move || work(drives)).unwrap_or_else(|error| {
+        let silent = silent_drive(&known).unwrap_or_else(|| known[0].info().path.clone());
+        Err(not_in_time(&silent, for_what, &error))
+    })
+}
+
+/// The one of these drives that does not answer a read.
+pub(crate) fn silent_drive(drives: &[SyncDrive]) -> Option<PathBuf> {
+    let read = |drive: SyncDrive| {
+        move || {
+            let mut block = [0; 4096];
+            // An error is an answer.
+            let _ = drive.read_at(0, &mut block);
+        }
+    };
+    let answers = within_each(ONE_READ_WITHIN, drives.iter().cloned(), read);
+    let silent = answers.iter().position(|answer| matches!(answer, Err(NotInTime::Late)))?;
+    Some(drives[silent].info().path.clone())
 }
 
 /// Runs `work` on a thread, and waits at most `patience` for what it answers, and a moment for its end: what it still has to do may wait for a drive
@@ -105,6 +167,26 @@ mod tests {
             let _ = wait.recv();
         });
         assert!(matches!(answer, Ok(7)) && begun.elapsed() < Duration::from_secs(30));
+    }
+
+    /// Before, `create` and `rename` waited for ever for a drive that hung once it had been opened.
+    #[test]
+    fn a_drive_that_hangs_while_it_is_written_is_named() {
+        let (_go, wait) = channel::<()>();
+        let wait = std::sync::Arc::new(std::sync::Mutex::new(wait));
+        let work = move |index: usize, name: &&'static str| {
+            if index == 1 {
+                let _ = wait.lock().expect("alone").recv();
+            }
+            Ok(name.len())
+        };
+        let within = |seconds, drives: &[&'static str]| {
+            each_within(Duration::from_millis(seconds), drives, |name| PathBuf::from(name), "to be written", work.clone())
+        };
+        assert_eq!(within(60_000, &["/dev/a"]).expect("it answers"), [6]);
+        let error = within(50, &["/dev/a", "/dev/b", "/dev/c"]).expect_err("the second hangs");
+        assert!(matches!(&error, HostError::Silent { path, .. } if path == Path::new("/dev/b")), "{error}");
+        assert!(error.to_string().contains("/dev/b does not answer") && error.to_string().contains("to be written"), "{error}");
     }
 
     #[test]

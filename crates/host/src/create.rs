@@ -1,7 +1,7 @@
 //! Creates arrays, nested if the level requires it.
 
 use crate::HostError;
-use crate::answers::open_each;
+use crate::answers::{all_in_time, each_in_time, open_each};
 use crate::clock::unix_seconds_at_zero;
 use crate::examine::{Content, Examined, refuse_others, refuse_twins, refuse_unreadable, wipe, zero};
 use crate::open::open_new;
@@ -9,6 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use stria_array::address::Sectors;
 use stria_array::{GeometryError, Layout, Level};
 use stria_block::ranges::merged;
@@ -179,7 +180,9 @@ pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
         }
         Overwrite::Anything => {}
     }
-    drives.iter().flatten().try_for_each(refuse_unreadable)?;
+    let there: Vec<SyncDrive> = drives.iter().flatten().cloned().collect();
+    each_in_time(&there, "to be read before anything is written", |_, drive| refuse_unreadable(drive))?;
+    drop(there);
     plan.carry_out(&mut OnDrives { drives })?;
     Ok(tree.array.uuid)
 }
@@ -239,42 +242,58 @@ impl Maker for OnDrives {
     type Error = HostError;
 
     fn write_drives(&mut self, array: &ArrayCreation) -> Result<(), HostError> {
-        let drives: Vec<Option<&SyncDrive>> = array.drives.iter().map(|&index| self.drives[index].as_ref()).collect();
-        drives.iter().flatten().try_for_each(|&drive| wipe(drive))?;
-        write_new(&array.creation, &drives)
+        let creation = Arc::new(array.creation.clone());
+        let there = array.drives.iter().enumerate().filter_map(|(index, &drive)| Some((index, self.drives[drive].clone()?)));
+        let (indices, drives): (Vec<usize>, Vec<SyncDrive>) = there.unzip();
+        let each = |step: Step<SyncDrive>| {
+            let (indices, creation) = (indices.clone(), Arc::clone(&creation));
+            each_in_time(&drives, IS_CREATED, move |drive, content| step(&creation, indices[drive], content)).map(drop)
+        };
+        write_new(each)
     }
 
     fn write_span(&mut self, span: &ArrayCreation, upper: &Creation, index: usize) -> Result<(), HostError> {
-        let ring = Ring::new()?;
-        let drives = span.drives.iter().filter_map(|&drive| self.drives[drive].take()).collect();
-        let mut array = open_new(drives, &span.uuid, &ring)?;
-        array.with_engine(|engine| engine.pause(true));
-        array.sync_io(|io| {
-            for zeros in upper.zeros.iter().filter(|zeros| zeros.drive == index) {
-                io.write(zeros.sectors.start.get(), &vec![0; bytes(zeros.sectors.sectors())])?;
-            }
-            for write in upper.writes.iter().filter(|write| write.drive == index) {
-                io.write(write.start_sector.get(), &write.bytes)?;
-            }
-            io.stop()
-        })?;
-        Ok(())
+        let drives: Vec<SyncDrive> = span.drives.iter().filter_map(|&drive| self.drives[drive].take()).collect();
+        let (uuid, upper) = (span.uuid, upper.clone());
+        all_in_time(drives, IS_CREATED, move |drives| write_on_span(drives, &uuid, &upper, index))
     }
 }
 
-/// Writes an array to its drives; `None`: missing. The zeros are durable before there are superblocks: an array that starts after a power cut
-/// would otherwise show old bytes at its ends, which may be a file system or a superblock.
-fn write_new<C: Content>(creation: &Creation, drives: &[Option<&C>]) -> Result<(), HostError> {
-    let drive = |index: usize| drives[index].expect("nothing is written to a missing member");
-    let sync = || drives.iter().flatten().try_for_each(|drive| drive.sync());
-    for zeros in &creation.zeros {
-        zero(drive(zeros.drive), &zeros.sectors)?;
-    }
-    sync()?;
-    for write in &creation.writes {
-        drive(write.drive).write(write.start_sector.get(), &write.bytes)?;
-    }
-    Ok(sync()?)
+/// Writes what the array above has on one of its spans.
+fn write_on_span(drives: Vec<SyncDrive>, uuid: &[u8; 16], upper: &Creation, index: usize) -> Result<(), HostError> {
+    let ring = Ring::new()?;
+    let mut array = open_new(drives, uuid, &ring)?;
+    array.with_engine(|engine| engine.pause(true));
+    array.sync_io(|io| {
+        for zeros in upper.zeros.iter().filter(|zeros| zeros.drive == index) {
+            io.write(zeros.sectors.start.get(), &vec![0; bytes(zeros.sectors.sectors())])?;
+        }
+        for write in upper.writes.iter().filter(|write| write.drive == index) {
+            io.write(write.start_sector.get(), &write.bytes)?;
+        }
+        io.stop()
+    })
+}
+
+/// What a drive is given time for, in words.
+const IS_CREATED: &str = "to take the metadata of the new array, which the other drives may have by now";
+
+/// A step of writing a new array to its drive of this index.
+type Step<C> = fn(&Creation, usize, &C) -> Result<(), HostError>;
+
+/// Writes an array to its drives: `each` does a step on all of them. The zeros are durable before there are superblocks: an array that starts after
+/// a power cut would otherwise show old bytes at its ends, which may be a file system or a superblock.
+fn write_new<C: Content>(mut each: impl FnMut(Step<C>) -> Result<(), HostError>) -> Result<(), HostError> {
+    each(|_, _, drive| wipe(drive))?;
+    each(|creation, index, drive| {
+        creation.zeros.iter().filter(|zeros| zeros.drive == index).try_for_each(|zeros| zero(drive, &zeros.sectors))?;
+        Ok(drive.sync()?)
+    })?;
+    each(|creation, index, drive| {
+        let mut writes = creation.writes.iter().filter(|write| write.drive == index);
+        writes.try_for_each(|write| drive.write(write.start_sector.get(), &write.bytes))?;
+        Ok(drive.sync()?)
+    })
 }
 
 #[cfg(test)]
@@ -334,7 +353,8 @@ mod tests {
             zeros: (0..2).map(|drive| CreateZeros { drive, sectors: sector(2048)..sector(2056) }).collect(),
             writes: (0..2).map(|drive| CreateWrite { drive, start_sector: sector(8), bytes: vec![1; 4096] }).collect(),
         };
-        write_new(&creation, &drives.each_ref().map(Some)).expect("they are written");
+        write_new(|step| drives.iter().enumerate().try_for_each(|(index, drive)| step(&creation, index, drive)))
+            .expect("they are written");
         for drive in &drives {
             assert_eq!(*drive.flushed.borrow(), [vec![2048], vec![8]]);
         }

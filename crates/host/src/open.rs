@@ -5,7 +5,7 @@
 //! Everything is read before anything is written: arrays are planned level by level, bound on every lane from their plans, and
 //! activated only then.
 
-use crate::answers::{ANSWERS_WITHIN, answer_within, not_in_time, open_each};
+use crate::answers::{ANSWERS_WITHIN, answer_within, not_in_time, open_each, silent_drive};
 use crate::block_devices::block_devices;
 use crate::candidate::candidate_of;
 use crate::checked::{ArrayPlan, ReadyDrive, prepare_drive};
@@ -13,9 +13,8 @@ use crate::examine::{allocate, refuse_same, refuse_twins};
 use crate::lacking::start_warnings;
 use crate::{HostError, HostedArray};
 use std::path::PathBuf;
-use std::time::Duration;
 use stria_array::{MemberId, WritePolicy};
-use stria_drive::{Access, IoOptions, NotInTime, Ring, SyncDrive, within_each};
+use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::Candidate;
 use stria_format::md::assemble::{AssembleErrorKind, Assembly, Stranger};
 use stria_tree::{Nested, PlannedMember, Provider, nest, plan_known, plan_new};
@@ -63,9 +62,6 @@ pub struct Found {
 
 const NO_POLLING: &str = "none of the drives offers polled completion: NVMe drives do once their driver keeps queues for it, with \
                           nvme.poll_queues=N on the kernel's command line (N: one for each lane); or serve without --io-poll";
-
-/// The time in which a drive of an array that was not read in time answers one read, if it answers at all.
-const ONE_READ_WITHIN: Duration = Duration::from_secs(2);
 
 /// A hint for several arrays that may be unmarked spans.
 const NESTED_HINT: &str = "; if they are spans of one array that mdadm or an early Stria made, serve them with --nested";
@@ -300,7 +296,8 @@ impl Provider for Opener {
             ring.drain();
         });
         read.unwrap_or_else(|error| {
-            let silent = silent_drive(array).unwrap_or_else(|| array.drives()[0].drive.info().path.clone());
+            let drives: Vec<SyncDrive> = array.drives().into_iter().map(|ready| ready.drive.clone()).collect();
+            let silent = silent_drive(&drives).unwrap_or_else(|| drives[0].info().path.clone());
             let name = &array.start.config.name;
             Err(not_in_time(&silent, &format!("to let array \"{name}\" be read"), &error))
         })
@@ -309,19 +306,4 @@ impl Provider for Opener {
     fn refusal(error: &HostError) -> Option<String> {
         Some(error.to_string())
     }
-}
-
-/// A drive of an array that does not answer a read.
-fn silent_drive(array: &ArrayPlan) -> Option<PathBuf> {
-    let drives: Vec<SyncDrive> = array.drives().into_iter().map(|ready| ready.drive.clone()).collect();
-    let read = |drive: SyncDrive| {
-        move || {
-            let mut block = [0; 4096];
-            // An error is an answer.
-            let _ = drive.read_at(0, &mut block);
-        }
-    };
-    let answers = within_each(ONE_READ_WITHIN, drives.clone(), read);
-    let silent = answers.iter().position(|answer| matches!(answer, Err(NotInTime::Late)))?;
-    Some(drives[silent].info().path.clone())
 }

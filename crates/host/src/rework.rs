@@ -5,7 +5,7 @@
 //! changed in part.
 
 use crate::HostError;
-use crate::answers::open_each;
+use crate::answers::{all_in_time, each_in_time, open_each};
 use crate::candidate::candidate_after;
 use crate::examine::{Content, Examined, erase_signatures, is_another, is_left, refuse_others, refuse_twins, wipe, zero};
 use crate::open::open_known;
@@ -42,18 +42,15 @@ fn lock_all(paths: &[PathBuf]) -> Result<Vec<(SyncDrive, Candidate)>, HostError>
 pub fn rename(paths: &[PathBuf], uuid: &[u8; 16], name: &str) -> Result<usize, HostError> {
     let set_name = name_bytes(name).map_err(|error| HostError::Usage(error.to_string()))?;
     let drives = lock_all(paths)?;
-    let members = drives.iter().filter_map(|(drive, candidate)| {
-        let superblock = &candidate.found.as_ref().ok()?.superblock;
+    let members = drives.into_iter().filter_map(|(drive, candidate)| {
+        let mut superblock = candidate.found.ok()?.superblock;
+        superblock.header.set_name = set_name;
         (superblock.header.set_uuid == *uuid).then_some((drive, superblock))
     });
-    let mut count = 0;
-    for (drive, superblock) in members {
-        let mut renamed = superblock.clone();
-        renamed.header.set_name = set_name;
-        write(drive, &renamed)?;
-        count += 1;
-    }
-    Ok(count)
+    let (drives, renamed): (Vec<SyncDrive>, Vec<Superblock>) = members.unzip();
+    let for_what = "to take the array's new name, which the other drives may have by now";
+    let written = each_in_time(&drives, for_what, move |index, drive| write(drive, &renamed[index]))?;
+    Ok(written.len())
 }
 
 /// Renames the array `upper`, which lies on spans. Its superblocks come first; they are written through the spans, so that the spans' redundancy
@@ -72,29 +69,36 @@ pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: 
     let locked = spans.iter().map(|(uuid, paths)| Ok((uuid, lock_span(uuid, paths)?)));
     let locked: Vec<(&[u8; 16], Vec<SyncDrive>)> = locked.collect::<Result<_, HostError>>()?;
     for (uuid, drives) in locked {
-        let ring = Ring::new()?;
-        let mut span = open_known(drives, uuid, &ring)?;
-        span.with_engine(|engine| engine.pause(true));
-        let size_sectors = span.limits().size_sectors;
-        span.sync_io(|io| {
-            let sector = UPPER_SECTOR;
-            let mut block = io.read(sector, (SUPERBLOCK_BYTES / bytes(1)) as u64)?;
-            let found = Superblock::parse(&block, sector, size_sectors).map_err(|error| HostError::Refused(error.to_string()));
-            let outcome = match found {
-                Ok(mut superblock) if superblock.header.set_uuid == *upper => {
-                    superblock.header.set_name = set_name;
-                    let encoded = superblock.encode();
-                    block[..encoded.len()].copy_from_slice(&encoded);
-                    io.write(sector, &block).map_err(HostError::from)
-                }
-                Ok(_) => Err(HostError::Refused("there is another array on its spans".into())),
-                Err(error) => Err(error),
-            };
-            io.stop().and(outcome)
-        })?;
+        let (uuid, upper) = (*uuid, *upper);
+        let for_what = "to take the array's new name, which the other drives may have by now";
+        all_in_time(drives, for_what, move |drives| rename_on_span(drives, &uuid, &upper, set_name))?;
     }
     let renamed = spans.iter().zip(&names).map(|((uuid, paths), name)| rename(paths, uuid, name));
     renamed.sum()
+}
+
+/// Renames the array `upper` in the superblock that it has on a span.
+fn rename_on_span(drives: Vec<SyncDrive>, uuid: &[u8; 16], upper: &[u8; 16], set_name: [u8; 32]) -> Result<(), HostError> {
+    let ring = Ring::new()?;
+    let mut span = open_known(drives, uuid, &ring)?;
+    span.with_engine(|engine| engine.pause(true));
+    let size_sectors = span.limits().size_sectors;
+    span.sync_io(|io| {
+        let sector = UPPER_SECTOR;
+        let mut block = io.read(sector, (SUPERBLOCK_BYTES / bytes(1)) as u64)?;
+        let found = Superblock::parse(&block, sector, size_sectors).map_err(|error| HostError::Refused(error.to_string()));
+        let outcome = match found {
+            Ok(mut superblock) if superblock.header.set_uuid == *upper => {
+                superblock.header.set_name = set_name;
+                let encoded = superblock.encode();
+                block[..encoded.len()].copy_from_slice(&encoded);
+                io.write(sector, &block).map_err(HostError::from)
+            }
+            Ok(_) => Err(HostError::Refused("there is another array on its spans".into())),
+            Err(error) => Err(error),
+        };
+        io.stop().and(outcome)
+    })
 }
 
 /// Locks the drives of a span that is to be written through. What its current members say counts: a drive that was dropped may say
