@@ -110,7 +110,8 @@ fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], is_silent: impl F
         }
     };
     late.iter().for_each(|&(_, member, age)| note(member, age));
-    core.hedging.each_waiting(core.now(), note);
+    core.hedging.each_waiting(core.now(), &mut note);
+    core.member_requests.each_unanswered(core.now(), note);
     let mute = |slot: &&Slot| slot.member.is_none_or(|member| members.get(member).is_unresponsive);
     let level = core.geometry.level();
     let helps = match level.family() {
@@ -122,6 +123,7 @@ fn note_silent(core: &Core, late: &[(usize, MemberId, Nanos)], is_silent: impl F
         (0..members.count()).for_each(|member| members.get_mut(MemberId(member)).is_unresponsive = false);
     } else if falls_silent {
         core.hedging.note_silence();
+        core.member_requests.wake_watchers(&core.ready, &members.unresponsive());
     }
     helps
 }

@@ -37,6 +37,8 @@ struct BatchState {
     task: usize,
     pending: usize,
     ended: Vec<Ended>,
+    /// When it began, if silent members are to be noticed by its reads.
+    watched_since: Option<Nanos>,
 }
 
 /// Where the pieces of a member request lie in the client's: offset and length, in sectors. Pieces that touch on the member
@@ -133,7 +135,7 @@ impl MemberRequests {
     /// Begins a batch; its task waits for it with [`MemberRequests::batch_ended`].
     pub fn begin_batch(&self, task: TaskId) -> usize {
         let ended = self.spare_batches.borrow_mut().pop().unwrap_or_default();
-        self.batches.borrow_mut().insert(BatchState { task, pending: 0, ended })
+        self.batches.borrow_mut().insert(BatchState { task, pending: 0, ended, watched_since: None })
     }
 
     /// Adds a request to a batch. Returns what waits for it.
@@ -150,8 +152,15 @@ impl MemberRequests {
         Waiting::Batch { batch, index: state.ended.len() - 1 }
     }
 
-    /// A request of a batch has ended. The last one wakes its task.
-    pub fn end_in_batch(&self, ready: &Ready, batch: usize, index: usize, result: Result<(), IoError>, operation: Operation) {
+    /// A request of a batch has ended. The last one wakes its task. Returns whether the batch is watched.
+    pub fn end_in_batch(
+        &self,
+        ready: &Ready,
+        batch: usize,
+        index: usize,
+        result: Result<(), IoError>,
+        operation: Operation,
+    ) -> bool {
         let mut batches = self.batches.borrow_mut();
         let batch = &mut batches[batch];
         let ended = &mut batch.ended[index];
@@ -160,6 +169,7 @@ impl MemberRequests {
         if batch.pending == 0 {
             ready.wake(batch.task);
         }
+        batch.watched_since.is_some()
     }
 
     /// Waits until all requests of a batch have ended, in the order in which they were sent. Give the list back with
@@ -167,6 +177,67 @@ impl MemberRequests {
     pub async fn batch_ended(&self, batch: usize) -> Vec<Ended> {
         poll_fn(|_| if self.batches.borrow()[batch].pending > 0 { Poll::Pending } else { Poll::Ready(()) }).await;
         self.batches.borrow_mut().remove(batch).ended
+    }
+
+    /// As [`MemberRequests::batch_ended`], but only until `enough` is true, which is asked whenever the task is woken. `None`: it has not ended.
+    pub async fn batch_ended_or(&self, batch: usize, enough: impl Fn() -> bool) -> Option<Vec<Ended>> {
+        poll_fn(|_| match self.batches.borrow()[batch].pending {
+            0 => Poll::Ready(true),
+            _ if enough() => Poll::Ready(false),
+            _ => Poll::Pending,
+        })
+        .await
+        .then(|| self.batches.borrow_mut().remove(batch).ended)
+    }
+
+    /// Another task waits for a batch from now on.
+    pub fn adopt_batch(&self, batch: usize, task: TaskId) {
+        self.batches.borrow_mut()[batch].task = task;
+    }
+
+    /// Lets members be noticed that leave reads of this batch unanswered.
+    pub fn watch(&self, batch: usize, now: Nanos) {
+        self.batches.borrow_mut()[batch].watched_since = Some(now);
+    }
+
+    /// Calls `note` with each member that has not answered a watched read, the time at which that began, and its batch.
+    fn each_watched(&self, mut note: impl FnMut(MemberId, Nanos, usize)) {
+        let batches = self.batches.borrow();
+        for (_, entry) in self.in_flight.borrow().iter() {
+            if let Waiting::Batch { batch, .. } = entry.waiting
+                && let Some(since) = batches[batch].watched_since
+            {
+                note(entry.member, since, batch);
+            }
+        }
+    }
+
+    /// Calls `note` with each member that has not answered a watched read, and for how long.
+    pub fn each_unanswered(&self, now: Nanos, mut note: impl FnMut(MemberId, Nanos)) {
+        self.each_watched(|member, since, _| note(member, now - since));
+    }
+
+    /// True if the member has not answered a watched read.
+    pub fn has_unanswered(&self, member: MemberId) -> bool {
+        let mut has = false;
+        self.each_watched(|other, _, _| has |= other == member);
+        has
+    }
+
+    /// True if a watched batch waits for one of these members.
+    pub fn waits_for_any(&self, batch: usize, members: &[MemberId]) -> bool {
+        let mut waits = false;
+        self.each_watched(|member, _, other| waits |= other == batch && members.contains(&member));
+        waits
+    }
+
+    /// Wakes what waits for watched reads of these members.
+    pub fn wake_watchers(&self, ready: &Ready, members: &[MemberId]) {
+        self.each_watched(|member, _, batch| {
+            if members.contains(&member) {
+                ready.wake(self.batches.borrow()[batch].task);
+            }
+        });
     }
 
     pub fn reuse(&self, mut ended: Vec<Ended>) {

@@ -8,6 +8,7 @@ use crate::member::Slow;
 use crate::member_requests::Ended;
 use crate::parity_code::{Found, Unit, computed_parity, generate, recover};
 use crate::plan::{Presence, Strips, Unrecoverable, sources};
+use crate::races::ASKED_MAX;
 use crate::{ArraySector, MemberId, MemberSector, StripeMap};
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -38,14 +39,11 @@ pub(crate) fn alike_sectors(core: &Core, rows: &Range<MemberSector>) -> u64 {
     (0..core.geometry.slot_count()).map(|slot| members.alike_sectors(slot, rows)).min().unwrap_or(rows.sectors())
 }
 
-/// Reads `rows` (of members) of the wanted strips. If any fails, adds its slot to `unreadable` and returns `None`. A slot whose
-/// member was replaced meanwhile is not added: the replaced member's failure says nothing about the next one.
-pub(crate) async fn read_units(
-    core: &Core,
-    map: &StripeMap,
-    wanted: &[(Unit, Range<MemberSector>)],
-    unreadable: &mut Strips,
-) -> Option<SmallVec<[Buffer; 4]>> {
+/// Units to read: rows of members.
+type Wanted = [(Unit, Range<MemberSector>)];
+
+/// Sends reads of the wanted strips. Returns their batch; `None`: a member is missing.
+fn send_units(core: &Core, map: &StripeMap, wanted: &Wanted) -> Option<usize> {
     let member = |unit: &Unit| core.members.borrow().slots()[unit.slot(map)].member;
     if !wanted.iter().all(|(unit, _)| member(unit).is_some()) {
         return None;
@@ -55,17 +53,29 @@ pub(crate) async fn read_units(
         let member = member(unit).expect("all are there");
         core.send_in(batch, core.read_io(member, rows.start, rows.sectors()));
     }
-    let mut ended = core.ended(batch).await;
+    Some(batch)
+}
+
+/// What these reads have brought. If any failed, adds its slot to `unreadable` and returns `None`. A slot whose member was replaced meanwhile is
+/// not added: the replaced member's failure says nothing about the next one.
+fn take_units(
+    core: &Core,
+    map: &StripeMap,
+    wanted: &Wanted,
+    mut ended: Vec<Ended>,
+    unreadable: &mut Strips,
+) -> Option<SmallVec<[Buffer; 4]>> {
     let mut buffers = SmallVec::new();
     let mut failed = false;
     for ((unit, rows), Ended { member: asked, result, operation, .. }) in wanted.iter().zip(ended.drain(..)) {
         let Operation::Read { mut into } = operation else { unreachable!("a read comes back as a read") };
-        core.log.overlay.apply(unit.slot(map), rows, &mut into[0]);
+        let slot = unit.slot(map);
+        core.log.overlay.apply(slot, rows, &mut into[0]);
         buffers.extend(into);
         if result.is_err() {
             failed = true;
-            let slot = unit.slot(map);
-            if !unreadable.contains(&slot) && member(unit) == Some(asked) {
+            let holds_the_slot = core.members.borrow().slots()[slot].member == Some(asked);
+            if !unreadable.contains(&slot) && holds_the_slot {
                 unreadable.push(slot);
             }
         }
@@ -78,6 +88,53 @@ pub(crate) async fn read_units(
     Some(buffers)
 }
 
+/// Reads `rows` (of members) of the wanted strips. If any fails, adds its slot to `unreadable` and returns `None`.
+pub(crate) async fn read_units(
+    core: &Core,
+    map: &StripeMap,
+    wanted: &Wanted,
+    unreadable: &mut Strips,
+) -> Option<SmallVec<[Buffer; 4]>> {
+    let batch = send_units(core, map, wanted)?;
+    let ended = core.ended(batch).await;
+    take_units(core, map, wanted, ended, unreadable)
+}
+
+/// As [`read_units`], but also `None` once a member is unresponsive that these reads wait for, and `helps` says that others can answer in its place.
+/// What it answers later is given back.
+async fn read_units_unless(
+    core: &Rc<Core>,
+    map: &StripeMap,
+    wanted: &Wanted,
+    unreadable: &mut Strips,
+    helps: impl Fn(&Strips, &[MemberId]) -> bool,
+) -> Option<SmallVec<[Buffer; 4]>> {
+    let batch = send_units(core, map, wanted)?;
+    core.member_requests.watch(batch, core.now());
+    let silences = core.hedging.silences();
+    let overtaken = || {
+        if core.hedging.silences() == silences {
+            return false;
+        }
+        let silent = core.members.borrow().unresponsive();
+        core.member_requests.waits_for_any(batch, &silent) && helps(unreadable, &silent)
+    };
+    if let Some(ended) = core.member_requests.batch_ended_or(batch, overtaken).await {
+        return take_units(core, map, wanted, ended, unreadable);
+    }
+    let owner = Rc::clone(core);
+    core.ready.spawn(async move {
+        owner.member_requests.adopt_batch(batch, owner.ready.current());
+        let mut ended = owner.ended(batch).await;
+        for Ended { operation, .. } in ended.drain(..) {
+            let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
+            into.into_iter().for_each(|buffer| owner.buffers.give(buffer));
+        }
+        owner.reuse(ended);
+    });
+    None
+}
+
 /// Recovers data strip `index` of a stripe, over `rows` of its member, from the other members, under the rows' lock.
 pub(crate) async fn reconstruct(
     core: &Core,
@@ -86,10 +143,10 @@ pub(crate) async fn reconstruct(
     rows: &Range<MemberSector>,
     unreadable: &mut Strips,
 ) -> Result<Buffer, Unrecoverable> {
-    reconstruct_without(core, stripe, index, rows, unreadable, &[]).await
+    reconstruct_without(core, stripe, index, rows, unreadable, &[], None).await
 }
 
-/// As [`reconstruct`], if possible without the members of `slow`, where parity is consistent.
+/// As [`reconstruct`], if possible without the members of `slow`, where parity is consistent. `watch`: and without those that fall silent meanwhile.
 async fn reconstruct_without(
     core: &Core,
     stripe: u64,
@@ -97,28 +154,41 @@ async fn reconstruct_without(
     rows: &Range<MemberSector>,
     unreadable: &mut Strips,
     slow: &[MemberId],
+    watch: Option<&Rc<Core>>,
 ) -> Result<Buffer, Unrecoverable> {
     let map = core.map(stripe);
+    let without = |unreadable: &Strips, slow: &[MemberId]| {
+        let avoided = unreadable.iter().copied().chain(core.members.borrow().slots_of(slow)).collect();
+        let there = presences(core, map, rows, &avoided);
+        sources(&there[0], &there[1])
+    };
+    let mut asked = 0;
     loop {
-        let without = |unreadable: &Strips| {
-            let there = presences(core, map, rows, unreadable);
-            sources(&there[0], &there[1])
+        let silent = if watch.is_some() { core.members.borrow().unresponsive() } else { Slow::new() };
+        let (read_data, read_parity) = match slow.iter().copied().chain(silent).collect::<Slow>() {
+            avoided if avoided.is_empty() => without(unreadable, &[])?,
+            avoided => without(unreadable, &avoided).or_else(|_| without(unreadable, &[]))?,
         };
-        let (read_data, read_parity) = match slow {
-            [] => without(unreadable)?,
-            slow => {
-                let avoided = unreadable.iter().copied().chain(core.members.borrow().slots_of(slow)).collect();
-                without(&avoided).or_else(|_| without(unreadable))?
+        let mut wanted: SmallVec<[(Unit, Range<MemberSector>); 4]> = SmallVec::new();
+        let holds_it = read_data.contains(&index);
+        if holds_it {
+            wanted.push((Unit::Data(index), rows.clone()));
+        } else {
+            wanted.extend(read_data.iter().map(|&index| (Unit::Data(index), rows.clone())));
+            wanted.extend(read_parity.iter().map(|&index| (Unit::Parity(index), rows.clone())));
+        }
+        asked += 1;
+        let read = match watch.filter(|_| asked < ASKED_MAX) {
+            Some(core) => {
+                let helps = |unreadable: &Strips, silent: &[MemberId]| without(unreadable, silent).is_ok();
+                read_units_unless(core, map, &wanted, unreadable, helps).await
             }
+            None => read_units(core, map, &wanted, unreadable).await,
         };
-        if read_data.contains(&index) {
-            let Some(mut read) = read_units(core, map, &[(Unit::Data(index), rows.clone())], unreadable).await else { continue };
+        let Some(mut read) = read else { continue };
+        if holds_it {
             return Ok(read.pop().expect("one strip was read"));
         }
-        let mut wanted: SmallVec<[(Unit, Range<MemberSector>); 4]> = SmallVec::new();
-        wanted.extend(read_data.iter().map(|&index| (Unit::Data(index), rows.clone())));
-        wanted.extend(read_parity.iter().map(|&index| (Unit::Parity(index), rows.clone())));
-        let Some(read) = read_units(core, map, &wanted, unreadable).await else { continue };
         let found = Found::new(wanted.into_iter().map(|(unit, _)| unit).zip(read));
         let mut lost: SmallVec<[(usize, Buffer); 1]> = SmallVec::new();
         lost.push((index, core.buffers.take(rows.sectors())));
@@ -154,7 +224,7 @@ pub(crate) async fn read_from_parity(
         return None;
     }
     let mut unreadable: Strips = std::iter::once(usize::from(core.map(stripe).data[index])).collect();
-    reconstruct_without(core, stripe, index, &rows, &mut unreadable, slow).await.ok()
+    reconstruct_without(core, stripe, index, &rows, &mut unreadable, slow, None).await.ok()
 }
 
 /// The data of a slot's rows according to the other members of a parity array.
@@ -185,13 +255,17 @@ pub(crate) async fn read_part(core: Rc<Core>, part: FailedPart, slot: usize) {
     let guard = core.lock(sync_of_rows(&rows), Mode::Shared).await;
     let stripe = core.geometry.stripe_of_row(rows.start).0;
     let index = data_index(core.map(stripe), slot).expect("clients read data strips");
-    let silent = if core.consistency.covers(&sync_of_rows(&rows)) { core.members.borrow().unresponsive() } else { Slow::new() };
-    let mut read = reconstruct_without(&core, stripe, index, &rows, &mut Strips::new(), &silent).await;
+    let mut read = reconstruct_without(&core, stripe, index, &rows, &mut Strips::new(), &[], watch_over(&core, &rows)).await;
     if read.is_err() {
         read = reconstruct_pages(&core, stripe, index, &rows).await;
     }
     drop(guard);
     part.deliver(&core, read.ok());
+}
+
+/// The engine, if others may answer for a member that falls silent while these rows are read: all parity says the same there.
+fn watch_over<'a>(core: &'a Rc<Core>, rows: &Range<MemberSector>) -> Option<&'a Rc<Core>> {
+    (core.hedging.is_on() && core.consistency.covers(&sync_of_rows(rows))).then_some(core)
 }
 
 /// A member could not read a part. Recovers it, returns it to the client, and writes it back (read correction).
@@ -202,7 +276,7 @@ pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) 
     let index = data_index(core.map(stripe), slot).expect("clients read data strips");
     let mut unreadable = Strips::new();
     unreadable.push(slot);
-    let mut read = reconstruct(&core, stripe, index, &rows, &mut unreadable).await;
+    let mut read = reconstruct_without(&core, stripe, index, &rows, &mut unreadable, &[], watch_over(&core, &rows)).await;
     if read.is_err() {
         // Members may have failed at different sectors: pages may work where no whole run does.
         read = reconstruct_pages(&core, stripe, index, &rows).await;

@@ -12,7 +12,7 @@ const SHARE: u64 = 20;
 /// At most 64 reads are hedged at once.
 const COUNT_MAX: usize = 64;
 /// A read is asked of others this often at most: of three that fall silent one after the other, and of those that are left.
-const ASKED_MAX: usize = 4;
+pub(crate) const ASKED_MAX: usize = 4;
 /// 32 hedged reads are saved up while none is needed.
 const SAVED_MAX: u64 = 32;
 
@@ -113,6 +113,11 @@ impl Hedging {
         self.races.borrow_mut().insert(race)
     }
 
+    /// How many times a member has become unresponsive.
+    pub fn silences(&self) -> u64 {
+        self.silences.get()
+    }
+
     /// Another member has become unresponsive.
     pub fn note_silence(&self) {
         self.silences.set(self.silences.get() + 1);
@@ -139,8 +144,8 @@ impl Hedging {
     }
 
     /// The member has answered a hedged read. Returns the client's request and the offsets of its pieces there, or `None` if
-    /// others were first.
-    pub fn member_answered(&self, race: usize, members: &mut Members) -> Option<(usize, Pieces)> {
+    /// others were first. `is_watched`: another kind of read still waits for the member.
+    pub fn member_answered(&self, race: usize, members: &mut Members, is_watched: bool) -> Option<(usize, Pieces)> {
         let mut races = self.races.borrow_mut();
         let state = &mut races[race];
         let wins = std::mem::take(&mut state.is_open).then(|| (state.parent, std::mem::take(&mut state.pieces)));
@@ -152,8 +157,13 @@ impl Hedging {
         // The member stays unresponsive while any of its reads hangs; otherwise it would keep receiving reads that it does not
         // answer.
         let waits = races.iter().any(|(_, other)| other.waits_for_member && other.member == member);
-        members.get_mut(member).is_unresponsive &= waits;
+        members.get_mut(member).is_unresponsive &= waits || is_watched;
         wins
+    }
+
+    /// True if a hedged read still waits for its member.
+    pub fn waits_for(&self, member: MemberId) -> bool {
+        self.races.borrow().iter().any(|(_, race)| race.waits_for_member && race.member == member)
     }
 
     /// The others have answered, or cannot (`has_read` is false). Returns the client's request and the slow member if they were

@@ -190,6 +190,14 @@ impl Core {
         }
     }
 
+    /// A member has ended a watched read. If it was unresponsive, it is so no more once it has ended all of them.
+    fn watched_read_ended(&self, member: MemberId) {
+        let is_unresponsive = self.members.borrow().get(member).is_unresponsive;
+        if is_unresponsive && !self.hedging.waits_for(member) && !self.member_requests.has_unanswered(member) {
+            self.members.borrow_mut().get_mut(member).is_unresponsive = false;
+        }
+    }
+
     /// A member request has ended.
     pub fn complete(&self, completion: Completion) -> Then {
         let InFlight { member, start_sector, sectors, waiting } = self.member_requests.end(completion.tag);
@@ -206,7 +214,11 @@ impl Core {
             self.time_read(member, self.requests.begun(*parent));
         }
         let waiting = match waiting {
-            Waiting::Race { race } => match self.hedging.member_answered(race, &mut self.members.borrow_mut()) {
+            Waiting::Race { race } => match self.hedging.member_answered(
+                race,
+                &mut self.members.borrow_mut(),
+                self.member_requests.has_unanswered(member),
+            ) {
                 Some((parent, pieces)) => Waiting::Part { parent, pieces },
                 None => return Then::Nothing,
             },
@@ -226,7 +238,10 @@ impl Core {
                 Then::Nothing
             }
             Waiting::Batch { batch, index } => {
-                self.member_requests.end_in_batch(&self.ready, batch, index, completion.result, completion.operation);
+                let (result, operation) = (completion.result, completion.operation);
+                if self.member_requests.end_in_batch(&self.ready, batch, index, result, operation) {
+                    self.watched_read_ended(member);
+                }
                 Then::Nothing
             }
             Waiting::Client { tag, begun, array_sector } => match (completion.result, completion.operation) {
