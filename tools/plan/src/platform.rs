@@ -93,6 +93,8 @@ impl Default for PlatformConfig {
 pub struct Ceilings {
     /// Reads of any level.
     pub read: Option<u64>,
+    /// Writes of any level, as they come from the host: the slot.
+    pub write: Option<u64>,
     /// Writes of any level, as they go to members: copies and parity included.
     pub write_to_members: Option<u64>,
     /// Redundant levels: reads and writes of levels with parity, without the parity; of levels with copies, each copy.
@@ -146,6 +148,7 @@ impl PlatformConfig {
             ("link_read_bytes_per_s", self.link_read_bytes_per_s),
             ("link_write_bytes_per_s", self.link_write_bytes_per_s),
             ("ceilings.read", self.ceilings.read),
+            ("ceilings.write", self.ceilings.write),
             ("ceilings.write_to_members", self.ceilings.write_to_members),
             ("ceilings.redundant", self.ceilings.redundant),
             ("ceilings.parity_write", self.ceilings.parity_write),

@@ -86,7 +86,7 @@ pub struct Rig {
     now: Nanos,
     /// The serial parts of the host and of the controller.
     serial: [Station; 2],
-    ceilings: [Station; 4],
+    ceilings: [Station; 5],
     members: MemberTime,
     jobs: Slab<Job>,
     calendar: Calendar<Event>,
@@ -238,7 +238,7 @@ impl Rig {
             array,
             now: 0,
             serial: [Station::default(); 2],
-            ceilings: [Station::default(); 4],
+            ceilings: [Station::default(); 5],
             members: MemberTime::default(),
             jobs: Slab::new(),
             calendar: Calendar::default(),
@@ -353,6 +353,7 @@ impl Rig {
         let to_members = (columns + level.parities()) as f64 * copies / columns as f64;
         let limits = [
             (ask.kind == Kind::Read, ceilings.read, 1.0),
+            (ask.is_write(), ceilings.write, 1.0),
             (ask.is_write(), ceilings.write_to_members, to_members),
             (mirror || parity, ceilings.redundant, if ask.is_write() { copies } else { 1.0 }),
             (ask.is_write() && parity, ceilings.parity_write, 1.0),

@@ -99,15 +99,15 @@ fn no_other_parameter_names_a_result_of_an_array() {
     }
 }
 
-/// The goal is fewer than a tenth. It is missed by one since November 2026, when parameters that came from sentences on arrays were counted as what they
-/// are. No source gives any of the 19.
+/// The goal is fewer than a tenth. It was missed by one in November 2026, until the slot of LSI's controllers took the place of a calibrated ceiling.
 #[test]
-fn one_parameter_more_is_calibrated_than_a_tenth_of_the_numbers_allows() {
+fn fewer_parameters_are_calibrated_than_a_tenth_of_the_numbers() {
     let calibrated =
         profile::parameters().expect("all profiles parse").into_iter().filter(|(_, p)| p.origin == Origin::Calibrated);
     let calibrated = calibrated.count() + reproduce::CALIBRATED_IN_RUNS.len();
     let numbers = cases().iter().flat_map(|case| &case.rows).count();
-    assert_eq!((calibrated, numbers), (19, 185));
+    assert_eq!((calibrated, numbers), (18, 185));
+    assert!(10 * calibrated < numbers);
 }
 
 /// Against overfitting: every publication has at least twice as many correct predictions as numbers used for calibration.

@@ -44,6 +44,8 @@ fn a_ceiling_is_reached_and_not_passed() {
     let limited = |ceilings: Ceilings| PlatformConfig { ceilings, ..PlatformConfig::default() };
     let read = limited(Ceilings { read: Some(1_000_000_000), ..Ceilings::default() });
     near(stream(&mut rig(&read, "s3500", Level::Raid0, 6), 1.0), 1000.0, 0.01, "reads");
+    let write = limited(Ceilings { write: Some(600_000_000), ..Ceilings::default() });
+    near(stream(&mut rig(&write, "s3500", Level::Raid10, 6), 0.0), 600.0, 0.01, "writes of two copies, which pass the slot once");
     let members = limited(Ceilings { write_to_members: Some(1_000_000_000), ..Ceilings::default() });
     near(stream(&mut rig(&members, "s3500", Level::Raid10, 6), 0.0), 500.0, 0.01, "writes of two copies");
     near(stream(&mut rig(&members, "s3500", RAID5, 4), 0.0), 750.0, 0.01, "writes with parity");

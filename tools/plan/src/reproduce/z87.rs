@@ -90,7 +90,8 @@ pub fn case(published: &Published) -> Result<Case, Box<dyn std::error::Error + S
     );
     case.notes.push(
         "Sentence 5 fails for RAID 0: one request under way goes to one drive, and the model knows no time of the RAID driver that a drive by itself is spared. \
-         No source gives that time. Until November 2026 these sentences counted as held, as equally fast was enough.",
+         No source gives that time. Sentence 2 bounds it: reads do not depend on the array, so it is some microseconds at most. md takes 0.8 us \
+         (nvme_two_drives), which would be 0.9 % of a write here. Until November 2026 these sentences counted as held, as equally fast was enough.",
     );
     case.notes.push(
         "Applications are PCMark 8's traces by their published totals: requests at random have 4 KiB and come one by one, all other bytes are in requests \
