@@ -22,8 +22,7 @@ const STRIP_BYTES: u64 = 64 << 10;
 /// 128: steps of a histogram between a latency and its double.
 const BIN_BITS: u32 = 7;
 /// The form of such a target.
-const GRAMMAR: &str =
-    "write model:DRIVE[@PLATFORM][:LEVEL:COUNT[:STRIP[:SPANS]]], as model:p4510:5:4:64K; LEVEL is 0, 1, 5, 6, 10, 50, 60 or bare";
+const GRAMMAR: &str = "write model:DRIVE[@PLATFORM][:LEVEL:COUNT[:STRIP[:SPANS]]], as model:p4510:5:4:64K; LEVEL is 0, 1, 4, 5, 6, 10, 50, 60 or bare";
 
 /// A platform with the drives that are modelled on it: `lsi2208`, `stria:p4510`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,6 +104,7 @@ impl Model {
             "0" => Shape::Array(Level::Raid0),
             "1" => Shape::Array(Level::Raid1),
             "10" => Shape::Array(Level::Raid10),
+            "4" => Shape::Array(Level::Raid4),
             "5" => Shape::Array(Level::Raid5 { spans: 1 }),
             "6" => Shape::Array(Level::Raid6 { spans: 1 }),
             "50" => Shape::Array(Level::Raid5 { spans: span_count }),
@@ -336,8 +336,8 @@ mod tests {
             ("", "no such drive"),
             ("p4510@mars", "no such platform"),
             ("p4510:5", "write model:"),
-            ("p4510:4:4", "RAID 4 is not modelled"),
-            ("p4510:5:2", "ask for 3 drives or more"),
+            ("p4510:3:4", "RAID 3 is not modelled"),
+            ("p4510@lsi2208:5:2", "ask for 3 drives or more"),
             ("p4510:5:900", "1 to 64"),
             ("p4510:5:4:48K", "invalid strip"),
             ("p4510:5:4:x", "is not a size"),

@@ -177,7 +177,7 @@ fn what_is_not_modelled_is_refused_or_left_out_with_a_note() {
     let sweep = "[[section]]\nname = \"s\"\ntest = \"sweep\"\npasses = 1\nload = [{ pattern = \"random\", block = \"4K\", \
         read_percent = 100, queue_depth = 1 }]\n";
     refused(sweep, target("model:tape"), "there is no such drive");
-    refused(sweep, target("model:p4510:5:2"), "Stria makes RAID 5 over 2 drives, but it is not modelled");
+    refused(sweep, target("model:p4510:1:1"), "Stria makes RAID 1 over 1 drives, but it is not modelled");
     refused(sweep, on("mars"), "there is no such platform");
     refused(sweep, on("stria"), "name the drives too");
     refused(

@@ -391,6 +391,7 @@ mod tests {
             read_p99_ns: None,
             write_p99_ns: None,
             written_share: None,
+            worn_share: None,
             calibration: None,
         };
         let with = |level, members, speed: f64| Trial { parts: vec![part(speed)], ..trial(level, members, 64, speed) };

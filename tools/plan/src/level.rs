@@ -13,8 +13,10 @@ pub enum Level {
     Raid0,
     /// The same on all members.
     Raid1,
-    /// Strips over pairs.
+    /// Strips over pairs; of an odd count every strip has its copy on the next member.
     Raid10,
+    /// One parity for each stripe, all on the last member.
+    Raid4,
     /// One parity for each stripe, over as many spans; RAID 5 has one, RAID 50 several.
     Raid5 {
         /// Spans.
@@ -33,7 +35,7 @@ impl Level {
         match self {
             Self::Raid1 => members,
             Self::Raid10 => 2,
-            Self::Single | Self::Raid0 | Self::Raid5 { .. } | Self::Raid6 { .. } => 1,
+            Self::Single | Self::Raid0 | Self::Raid4 | Self::Raid5 { .. } | Self::Raid6 { .. } => 1,
         }
     }
 
@@ -51,7 +53,7 @@ impl Level {
     pub fn parities(self) -> usize {
         match self {
             Self::Single | Self::Raid0 | Self::Raid1 | Self::Raid10 => 0,
-            Self::Raid5 { .. } => 1,
+            Self::Raid4 | Self::Raid5 { .. } => 1,
             Self::Raid6 { .. } => 2,
         }
     }
@@ -61,19 +63,19 @@ impl Level {
         match self {
             Self::Single | Self::Raid0 => Redundancy::None,
             Self::Raid1 | Self::Raid10 => Redundancy::Copies,
-            Self::Raid5 { .. } | Self::Raid6 { .. } => Redundancy::Parity,
+            Self::Raid4 | Self::Raid5 { .. } | Self::Raid6 { .. } => Redundancy::Parity,
         }
     }
 
     /// Spans, each with stripes of its own.
     pub fn spans(self) -> usize {
         match self {
-            Self::Single | Self::Raid0 | Self::Raid1 | Self::Raid10 => 1,
+            Self::Single | Self::Raid0 | Self::Raid1 | Self::Raid10 | Self::Raid4 => 1,
             Self::Raid5 { spans } | Self::Raid6 { spans } => spans,
         }
     }
 
-    /// Members that hold data and not redundancy, of an array that is modelled.
+    /// Members that hold data and not redundancy, of an array that is modelled; of RAID 10 over an odd count the whole ones.
     pub fn data_members(self, members: usize) -> usize {
         (members - self.spans() * self.parities()) / self.copies(members)
     }
@@ -90,6 +92,7 @@ impl Level {
             Self::Single | Self::Raid0 => stria_array::Level::Raid0,
             Self::Raid1 => stria_array::Level::Raid1,
             Self::Raid10 => stria_array::Level::Raid10,
+            Self::Raid4 => stria_array::Level::Raid4,
             Self::Raid5 { .. } => stria_array::Level::Raid5,
             Self::Raid6 { .. } => stria_array::Level::Raid6,
         }
@@ -122,19 +125,21 @@ impl Level {
         }
     }
 
-    /// The reason why an array of so many members is not modelled, if it is not: Stria does not make it, or it is rare.
+    /// The reason why an array of so many members is not modelled, if it is not: Stria does not make it, or it is a drive by itself.
     pub fn model_refusal(self, members: usize) -> Option<String> {
-        if let Some(refusal) = self.refusal(members) {
-            return Some(refusal);
+        let alone = || format!("Stria makes {self} over {members} drives, but it is not modelled: ask for 2 drives or more");
+        self.refusal(members).or_else(|| (self == Self::Raid1 && members == 1).then(alone))
+    }
+
+    /// The arrays that are asked for instead of a rare one, which is advised only if it is asked for, and of which nothing is published.
+    pub fn instead_of_rare(self, members: usize) -> Option<&'static str> {
+        match self {
+            Self::Raid4 => Some("RAID 5"),
+            Self::Raid10 if members < 4 || !members.is_multiple_of(2) => Some("an even number of drives, 4 at least"),
+            Self::Raid5 { spans: 1 } if members == 2 => Some("3 drives or more"),
+            Self::Raid5 { spans } if members / spans == 2 => Some("3 drives or more in each span"),
+            Self::Single | Self::Raid0 | Self::Raid1 | Self::Raid10 | Self::Raid5 { .. } | Self::Raid6 { .. } => None,
         }
-        let remedy = match self {
-            Self::Raid1 if members == 1 => "ask for 2 drives or more",
-            Self::Raid10 if members < 4 || !members.is_multiple_of(2) => "ask for an even number of drives, 4 at least",
-            Self::Raid5 { spans: 1 } if members == 2 => "ask for 3 drives or more",
-            Self::Raid5 { spans } if members / spans == 2 => "ask for 3 drives or more in each span",
-            Self::Single | Self::Raid0 | Self::Raid1 | Self::Raid10 | Self::Raid5 { .. } | Self::Raid6 { .. } => return None,
-        };
-        Some(format!("Stria makes {self} over {members} drives, but it is not modelled: {remedy}"))
     }
 }
 
@@ -149,6 +154,7 @@ impl fmt::Display for Level {
             Self::Raid0 => write!(f, "RAID 0"),
             Self::Raid1 => write!(f, "RAID 1"),
             Self::Raid10 => write!(f, "RAID 10"),
+            Self::Raid4 => write!(f, "RAID 4"),
             Self::Raid5 { spans: 1 } => write!(f, "RAID 5"),
             Self::Raid6 { spans: 1 } => write!(f, "RAID 6"),
             Self::Raid5 { spans } => write!(f, "RAID 50 of {spans} spans"),
@@ -163,7 +169,7 @@ mod tests {
 
     fn levels() -> Vec<Level> {
         let spans = (1..=3).flat_map(|spans| [Level::Raid5 { spans }, Level::Raid6 { spans }]);
-        [Level::Raid0, Level::Raid1, Level::Raid10].into_iter().chain(spans).collect()
+        [Level::Raid0, Level::Raid1, Level::Raid10, Level::Raid4].into_iter().chain(spans).collect()
     }
 
     /// The planner refuses exactly the arrays that Stria does not make. It once refused RAID 1 of three and more, RAID 5 of two, and RAID 10 of two
@@ -181,7 +187,7 @@ mod tests {
                     let share = geometry.capacity_sectors() as f64 * level.spans() as f64 / (members as f64 * f64::from(1 << 20));
                     assert!((share / level.data_share(members) - 1.0).abs() < 1e-3, "{level} of {members}: {share}");
                     if level.model_refusal(members).is_none() {
-                        let (_, _, survives) = crate::reliability::groups(level, members);
+                        let survives = crate::reliability::groups(level, members).survives;
                         assert_eq!(survives, geometry.losses_survived(), "{level} of {members}");
                     }
                 }
@@ -191,11 +197,22 @@ mod tests {
 
     #[test]
     fn an_array_that_is_not_modelled_is_said_to_exist() {
-        for (level, members) in [(Level::Raid1, 1), (Level::Raid10, 2), (Level::Raid10, 5), (Level::Raid5 { spans: 2 }, 4)] {
-            let sentence = level.model_refusal(members).expect("it is not modelled");
-            assert!(sentence.starts_with(&format!("Stria makes {level} over {members} drives")), "{sentence}");
+        let sentence = Level::Raid1.model_refusal(1).expect("it is not modelled");
+        assert!(sentence.starts_with("Stria makes RAID 1 over 1 drives"), "{sentence}");
+        assert_eq!((Level::Raid1.model_refusal(3), Level::Raid10.model_refusal(5)), (None, None));
+    }
+
+    /// Rare arrays are modelled.
+    #[test]
+    fn rare_arrays_have_a_usual_one_beside_them() {
+        for (level, members) in [(Level::Raid4, 4), (Level::Raid10, 2), (Level::Raid10, 5), (Level::Raid5 { spans: 2 }, 4)] {
+            assert!(level.model_refusal(members).is_none() && level.instead_of_rare(members).is_some(), "{level} of {members}");
         }
-        assert_eq!((Level::Raid1.model_refusal(3), Level::Raid10.model_refusal(6)), (None, None));
+        for (level, members) in
+            [(Level::Raid1, 2), (Level::Raid10, 4), (Level::Raid5 { spans: 1 }, 3), (Level::Raid6 { spans: 1 }, 4)]
+        {
+            assert_eq!(level.instead_of_rare(members), None, "{level} of {members}");
+        }
     }
 
     /// The product of spans and members overflowed.

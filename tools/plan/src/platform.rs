@@ -124,6 +124,7 @@ pub enum LevelName {
     Raid0,
     Raid1,
     Raid10,
+    Raid4,
     Raid5,
     Raid6,
     Raid50,
@@ -166,6 +167,7 @@ impl PlatformConfig {
             Level::Raid0 => LevelName::Raid0,
             Level::Raid1 => LevelName::Raid1,
             Level::Raid10 => LevelName::Raid10,
+            Level::Raid4 => LevelName::Raid4,
             Level::Raid5 { spans: 1 } => LevelName::Raid5,
             Level::Raid6 { spans: 1 } => LevelName::Raid6,
             Level::Raid5 { .. } => LevelName::Raid50,
@@ -182,10 +184,14 @@ impl PlatformConfig {
             ));
         }
         // Only Stria's platforms have its metadata.
-        (level == Level::Raid1 && members > 2 && !self.metadata).then(|| {
+        if self.metadata {
+            return None;
+        }
+        let copies = (level == Level::Raid1 && members > 2).then_some(("more than two copies", "2 drives"));
+        let rare = || Some(("such arrays", level.instead_of_rare(members)?));
+        copies.or_else(rare).map(|(what, usual)| {
             format!(
-                "{level} over {members} drives cannot be modelled on {name}: nothing is published about more than two copies; ask for 2 drives, or for \
-                 --platform stria"
+                "{level} over {members} drives cannot be modelled on {name}: nothing is published about {what}; ask for {usual}, or for --platform stria"
             )
         })
     }
@@ -211,7 +217,7 @@ impl PlatformConfig {
         let kind = match level {
             Level::Single => TrimLevel::Single,
             Level::Raid0 => TrimLevel::Raid0,
-            Level::Raid1 | Level::Raid10 | Level::Raid5 { .. } | Level::Raid6 { .. } => TrimLevel::Redundant,
+            Level::Raid1 | Level::Raid10 | Level::Raid4 | Level::Raid5 { .. } | Level::Raid6 { .. } => TrimLevel::Redundant,
         };
         self.trim.contains(&kind)
     }

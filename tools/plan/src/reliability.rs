@@ -30,29 +30,49 @@ pub struct Frailty {
     pub capacity_tb: f64,
 }
 
-/// The number of drives of each group of an array, the number of groups, and the failures that a group survives.
-pub fn groups(level: Level, members: usize) -> (usize, usize, usize) {
-    match level {
+/// The groups of an array, each of which loses data by itself.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Groups {
+    /// Drives of each.
+    pub size: usize,
+    /// The number of groups; members are `size` times as many.
+    pub count: f64,
+    /// The failures that a group survives.
+    pub survives: usize,
+    /// The share of the drives left of a group that nothing replaces while as many are missing as it survives.
+    pub exposed: f64,
+}
+
+/// The groups of an array.
+pub fn groups(level: Level, members: usize) -> Groups {
+    let (size, count, survives) = match level {
         Level::Single | Level::Raid0 => (members, 1, 0),
         Level::Raid1 => (members, 1, members - 1),
+        // A drive shares half of its data with the one before it, and half with the one behind it: three drives for each, of which every drive is the
+        // middle of one.
+        Level::Raid10 if !members.is_multiple_of(2) => {
+            return Groups { size: 3, count: members as f64 / 3.0, survives: 1, exposed: 0.5 };
+        }
         Level::Raid10 => (2, members / 2, 1),
+        Level::Raid4 => (members, 1, 1),
         Level::Raid5 { spans } => (members / spans, spans, 1),
         Level::Raid6 { spans } => (members / spans, spans, 2),
-    }
+    };
+    Groups { size, count: count as f64, survives, exposed: 1.0 }
 }
 
 /// The probability that an array loses data within a year. `repair_hours`: from a failure to the end of the rebuild.
 pub fn loss_per_year(level: Level, members: usize, drive: Frailty, repair_hours: f64) -> f64 {
-    let (size, count, survives) = groups(level, members);
+    let Groups { size, count, survives, exposed } = groups(level, members);
     let rate = 1.0 / drive.mtbf_hours;
     // The rate at which a group comes to lack `missing` drives.
     let lacking = |missing: usize| {
         (1..missing).fold(size as f64 * rate, |so_far, gone| so_far * ((size - gone) as f64 * rate * repair_hours).min(1.0))
     };
-    let read_tb = (size - survives) as f64 * drive.capacity_tb;
+    let read_tb = (size - survives) as f64 * exposed * drive.capacity_tb;
     let unreadable = if survives == 0 { 0.0 } else { unreadable_probability(read_tb, drive.unreadable_per_bit) };
     let per_hour = lacking(survives + 1) + if survives == 0 { 0.0 } else { lacking(survives) * unreadable };
-    -(-per_hour * count as f64 * HOURS_PER_YEAR).exp_m1()
+    -(-per_hour * count * HOURS_PER_YEAR).exp_m1()
 }
 
 #[cfg(test)]
@@ -72,6 +92,9 @@ mod tests {
         near(mean(Level::Raid5 { spans: 1 }, 8), 1e12 / (8.0 * 7.0 * 10.0));
         near(mean(Level::Raid6 { spans: 1 }, 8), 1e18 / (8.0 * 7.0 * 6.0 * 100.0));
         near(mean(Level::Raid10, 8), 1e12 / (4.0 * 2.0 * 10.0));
+        // Of an odd count either neighbour of a drive that failed must not fail: five pairs of five drives, each lost by two orders of failures.
+        near(mean(Level::Raid10, 5), 1e12 / (5.0 * 2.0 * 10.0));
+        near(mean(Level::Raid4, 8), mean(Level::Raid5 { spans: 1 }, 8));
         near(mean(Level::Raid6 { spans: 2 }, 16), 1e18 / (2.0 * 8.0 * 7.0 * 6.0 * 100.0));
         near(loss_per_year(Level::Raid0, 4, DRIVE, 10.0), 1.0 - (-4.0 * 8766e-6_f64).exp());
     }
@@ -82,6 +105,9 @@ mod tests {
         // Seven drives of 4 TB are read: 1 - e^-0.224 of the rebuilds lose a sector.
         let expected = 8.0 * 8766e-6 * (1.0 - (-0.224_f64).exp());
         near(loss_per_year(Level::Raid5 { spans: 1 }, 8, drive, 1e-3), 1.0 - (-expected).exp());
+        // A drive's copies are on its neighbours, half on each: one drive is read, as of a pair.
+        let copies = |members: usize| loss_per_year(Level::Raid10, members, drive, 1e-3) / members as f64;
+        near(copies(5), copies(4));
         let six = |drive| loss_per_year(Level::Raid6 { spans: 1 }, 8, drive, 10.0);
         assert!(six(drive) > 10.0 * six(DRIVE) && six(drive) < 1e-5);
     }

@@ -335,7 +335,7 @@ mod tests {
             let spec = SubjectSpec::new(platform, "p4510", Shape::Array(level), members, strip).expect("in the catalogue");
             Subject::new(spec, 1).map(|_| ()).expect_err("it cannot be")
         };
-        assert!(refusal("stria", Level::Raid10, 3, 65_536).contains("ask for an even number"));
+        assert!(refusal("c226", Level::Raid10, 3, 65_536).contains("ask for an even number"));
         assert!(refusal("p4510-md", Level::Raid1, 3, 65_536).contains("more than two copies"));
         assert!(refusal("p4510-host", Level::Raid0, 2, 65_536).contains("cannot be modelled on"));
         assert!(refusal("stria", Level::Raid0, 2, 48 << 10).contains("invalid strip size"));

@@ -39,6 +39,35 @@ fn streams_scale_with_the_members_that_hold_data() {
     near(stream(&mut rig(&free, "s3500", RAID6, 5), 0.0), 3.0 * one, 0.05, "RAID 6 writes, whole stripes");
 }
 
+/// Arrays that are rarely made, against what their members do.
+#[test]
+fn rare_arrays_do_what_their_members_allow() {
+    let free = PlatformConfig::default();
+    let one = |read_share: f64| stream(&mut rig(&free, "s3500", Level::Single, 1), read_share);
+    let (reads, writes) = (one(1.0), one(0.0));
+    near(stream(&mut rig(&free, "s3500", Level::Raid4, 4), 1.0), 3.0 * reads, 0.03, "RAID 4 reads: the data members");
+    near(stream(&mut rig(&free, "s3500", Level::Raid4, 4), 0.0), 3.0 * writes, 0.05, "RAID 4 writes, whole stripes");
+    near(stream(&mut rig(&free, "s3500", RAID5, 2), 0.0), writes, 0.05, "RAID 5 of two writes: a copy");
+    near(stream(&mut rig(&free, "s3500", Level::Raid10, 2), 0.0), writes, 0.03, "RAID 10 of two writes");
+    near(stream(&mut rig(&free, "s3500", Level::Raid10, 3), 0.0), 1.5 * writes, 0.05, "RAID 10 of three writes");
+    near(stream(&mut rig(&free, "s3500", Level::Raid10, 5), 0.0), 2.5 * writes, 0.05, "RAID 10 of five writes");
+    // Every small write of RAID 4 reads and writes the one parity member; RAID 5 spreads that over all.
+    let small = |level: Level, members: usize| {
+        let mut array = rig(&free, "s3500", level, members);
+        array.backplane().ssds().for_each(|drive| drive.jump_to_used(1));
+        let load = Load { warm_up: 30_000, requests: 10_000, ..Load::random(&array, 64, 0.0) };
+        let iops = run(&mut array, &load).iops;
+        let taken: Vec<u64> = array.backplane().ssds().map(|drive| drive.counts().host).collect();
+        (iops, taken)
+    };
+    let (alone, _) = small(Level::Single, 1);
+    let (four, taken) = small(Level::Raid4, 6);
+    near(four, alone, 0.1, "RAID 4 of six writes as its parity member");
+    assert!(taken[..5].iter().all(|data| 4 * data < taken[5]), "{taken:?}");
+    let (five, _) = small(RAID5, 6);
+    near(five, 3.0 * alone, 0.15, "RAID 5 of six writes as three members");
+}
+
 #[test]
 fn a_ceiling_is_reached_and_not_passed() {
     let limited = |ceilings: Ceilings| PlatformConfig { ceilings, ..PlatformConfig::default() };

@@ -183,7 +183,7 @@ impl Figures {
             "USABLE",
             amount::space(trial.usable_bytes as f64),
             "law",
-            format!("{} of {members} drives' worth of data", level.data_members(members)),
+            format!("{} of {members} drives' worth of data", (10.0 * level.data_share(members) * members as f64).round() / 10.0),
         );
     }
 
@@ -240,9 +240,10 @@ impl Figures {
                 format!("{} a day for {RATED_YEARS:.0} years", amount::space(wear.tb_per_day * 1e12)),
                 "law",
                 format!(
-                    "{tbw:.0} TB may be written to each drive ({}); drives take {:.2} bytes for each byte of clients (model)",
+                    "{tbw:.0} TB may be written to each drive ({}); drives take {:.2} bytes for each byte of clients, the most worn one {:.2} (model)",
                     source(wish, "tbw_tb"),
-                    wear.written_share
+                    wear.written_share,
+                    wear.worn_share
                 ),
             );
             if let (Some(used), Some(client)) = (&wear.used, wish.written_tb_per_day) {

@@ -72,6 +72,8 @@ pub struct PartFigures {
     pub write_p99_ns: Option<Nanos>,
     /// Bytes that SSDs took in for each byte that was written to the array; `None` for disks, and if nothing is written.
     pub written_share: Option<f64>,
+    /// The same of the SSD that took in the most.
+    pub worn_share: Option<f64>,
     /// The factor by which the figures were corrected, if this machine's measurements yield one.
     pub calibration: Option<f64>,
 }
@@ -209,13 +211,17 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> (Outcome, Nanos) {
 /// A load on an array, its outcome, and the time of its end.
 fn tried(wish: &Wish, rig: &mut Rig, part: &Part) -> (PartFigures, Outcome, Nanos) {
     // The state of the drives may have been reached by overwriting them, which is not this load's wear.
-    let host_pages = |rig: &Rig| rig.backplane().ssds().map(|drive| drive.counts().host).sum::<u64>();
+    let host_pages = |rig: &Rig| rig.backplane().ssds().map(|drive| drive.counts().host).collect::<Vec<u64>>();
     let before = host_pages(rig);
     let (outcome, end) = measured(wish, rig, part);
-    let taken = (host_pages(rig) - before) * PAGE_BYTES;
+    let own: Vec<u64> = host_pages(rig).iter().zip(before).map(|(after, before)| (after - before) * PAGE_BYTES).collect();
+    let taken: u64 = own.iter().sum();
     let written = outcome.written_bytes.saturating_sub(rig.cached_bytes());
     let written_share = taken as f64 / written as f64;
     let level = rig.layout().level;
+    // Other levels spread their writes evenly in the long run, of which a trial is a short part.
+    let most = own.iter().copied().max().filter(|_| level == Level::Raid4);
+    let worn_share = most.map_or(written_share / rig.layout().members as f64, |most| most as f64 / written as f64);
     let time = |latencies: &load::Latencies| latencies.mean_ns() * latencies.count() as f64;
     let (reading, writing) = (time(&outcome.reads), time(&outcome.writes));
     let read_time_share = if reading > 0.0 { reading / (reading + writing) } else { 0.0 };
@@ -234,6 +240,7 @@ fn tried(wish: &Wish, rig: &mut Rig, part: &Part) -> (PartFigures, Outcome, Nano
         read_p99_ns: p99(&outcome.reads),
         write_p99_ns: p99(&outcome.writes),
         written_share: (taken > 0 && written > 0).then_some(written_share),
+        worn_share: (taken > 0 && written > 0).then_some(worn_share),
         calibration,
     };
     (figures, outcome, end)
@@ -284,7 +291,7 @@ pub fn degraded(wish: &Wish, candidate: &Candidate) -> Vec<PartFigures> {
 
 /// Space for data, and the number of failures that are survived, whichever drives fail. By formulas.
 pub fn space(wish: &Wish, candidate: &Candidate) -> (u64, usize) {
-    (made(wish, candidate).size_sectors() * SECTOR_BYTES, groups(candidate.level, candidate.members).2)
+    (made(wish, candidate).size_sectors() * SECTOR_BYTES, groups(candidate.level, candidate.members).survives)
 }
 
 /// Tries an array. Its result without a drive is computed by [`completed`].
@@ -348,18 +355,25 @@ pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial
         loss_by_law: loss_per_year(level, members, frailty, repair_hours),
         failures: members as f64 * annual_failure_rate(frailty.mtbf_hours),
     });
-    trial.wear = written_share(&wish.purpose.parts, &trial.parts, single)
+    let share = |of: fn(&PartFigures) -> Option<f64>| share_of(&wish.purpose.parts, &trial.parts, single, of);
+    trial.wear = share(|part| part.written_share)
+        .zip(share(|part| part.worn_share))
         .zip(facts.tbw_tb)
-        .map(|(share, tbw_tb)| Wear::of(share, members, tbw_tb, capacity_tb, wish.written_tb_per_day));
+        .map(|((written, worn), tbw_tb)| Wear::of(written, worn, tbw_tb, capacity_tb, wish.written_tb_per_day));
     trial
 }
 
-/// Bytes that drives take in for each byte of clients, over all loads. The purpose says how much of a single drive's time each load takes, so what a
+/// Bytes that drives, or one of them, take in for each byte of clients, over all loads. The purpose says how much of a single drive's time each load takes, so what a
 /// load writes is what it writes on a single drive; the array writes as much, sooner or later.
-fn written_share(parts: &[Part], array: &[PartFigures], single: &[PartFigures]) -> Option<f64> {
+fn share_of(
+    parts: &[Part],
+    array: &[PartFigures],
+    single: &[PartFigures],
+    of: impl Fn(&PartFigures) -> Option<f64>,
+) -> Option<f64> {
     let (mut taken, mut written) = (0.0, 0.0);
     for (part, (array, single)) in parts.iter().zip(array.iter().zip(single)) {
-        let Some(share) = array.written_share else { continue };
+        let Some(share) = of(array) else { continue };
         let bytes = part.time_share * single.bytes_per_s * part.written_bytes_share();
         taken += bytes * share;
         written += bytes;
@@ -487,6 +501,7 @@ mod tests {
             read_p99_ns: None,
             write_p99_ns: None,
             written_share: Some(written_share),
+            worn_share: Some(written_share),
             calibration: None,
         }
     }
@@ -499,10 +514,10 @@ mod tests {
         let single = [figures(100.0, 1.0), figures(300.0, 1.0)];
         for fast in [100.0, 1_000.0] {
             let array = [figures(fast, 2.0), figures(300.0, 4.0)];
-            let found = written_share(&[part(0.0), part(0.0)], &array, &single).expect("they write");
+            let found = share_of(&[part(0.0), part(0.0)], &array, &single, |part| part.written_share).expect("they write");
             assert!((found - (2.0 * 100.0 + 4.0 * 300.0) / 400.0).abs() < 1e-12, "{found} at {fast}");
             // Half of the second load's requests read.
-            let found = written_share(&[part(0.0), part(0.5)], &array, &single).expect("they write");
+            let found = share_of(&[part(0.0), part(0.5)], &array, &single, |part| part.written_share).expect("they write");
             assert!((found - (2.0 * 100.0 + 4.0 * 150.0) / 250.0).abs() < 1e-12, "{found} at {fast}");
         }
     }

@@ -28,7 +28,9 @@ pub fn what_if(wish: &Wish, level: Level, tried: &(dyn Fn(usize, usize) + Sync))
     let redundant = level.is_redundant();
     let refusal = |members: usize| wish.refusal(&Candidate { members, ..this });
     let members_max = DRIVES_MAX.saturating_sub(wish.spares);
-    let grown = (members + 1..=members_max).find(|&count| refusal(count).is_none()).ok_or_else(|| {
+    // A usual array grows to a usual one: RAID 10 by pairs.
+    let is_alike = |count: usize| level.instead_of_rare(members).is_some() || level.instead_of_rare(count).is_none();
+    let grown = (members + 1..=members_max).find(|&count| is_alike(count) && refusal(count).is_none()).ok_or_else(|| {
         refusal(members + 1).unwrap_or_else(|| format!("{DRIVES_MAX} drives are the most that are modelled, spares included"))
     });
     let of = |strip_kib: u64| Candidate { strip_kib, ..this };

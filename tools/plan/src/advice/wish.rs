@@ -181,7 +181,7 @@ impl Wish {
     pub fn survivable(&self) -> (Option<usize>, usize) {
         let survives = |count: usize| {
             let found = Self { counts: count..=count, ..self.clone() }.candidates().unwrap_or_default();
-            found.iter().map(|candidate| groups(candidate.level, candidate.members).2).max().unwrap_or(0)
+            found.iter().map(|candidate| groups(candidate.level, candidate.members).survives).max().unwrap_or(0)
         };
         let all: Vec<usize> = (1..=DRIVES_MAX).map(survives).collect();
         let least = all.iter().position(|survives| *survives >= self.losses_min).map(|index| index + 1);
@@ -293,9 +293,10 @@ impl Wish {
             let plain =
                 [Level::Single, Level::Raid0, Level::Raid1, Level::Raid10, Level::Raid5 { spans: 1 }, Level::Raid6 { spans: 1 }];
             for level in plain.into_iter().chain(nested) {
-                // A RAID 0 has more than one drive, and spares are of no use without redundancy.
+                // A RAID 0 has more than one drive, spares are of no use without redundancy, and `what-if` answers for rare arrays.
                 let useless = (level == Level::Raid0 && members == 1)
                     || (!level.is_redundant() && self.spares > 0)
+                    || level.instead_of_rare(members).is_some()
                     || (level == Level::Raid1 && members > COPIES_MAX.max(self.losses_min.saturating_add(1)));
                 if useless || self.level_refusal(level, members).is_some() {
                     continue;

@@ -88,7 +88,10 @@ impl Layout {
     }
 
     fn parity_start(&self, members: usize, row: u64) -> usize {
-        members - 1 - (row % members as u64) as usize
+        match self.level {
+            Level::Raid4 => members - 1,
+            _ => members - 1 - (row % members as u64) as usize,
+        }
     }
 
     /// The first member of a stripe's span, their count, and the stripe's row.
@@ -104,12 +107,15 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    const LEVELS: [(Level, usize); 10] = [
+    const LEVELS: [(Level, usize); 13] = [
         (Level::Single, 1),
         (Level::Raid0, 3),
         (Level::Raid1, 2),
         (Level::Raid1, 3),
         (Level::Raid10, 6),
+        (Level::Raid10, 2),
+        (Level::Raid4, 4),
+        (Level::Raid5 { spans: 1 }, 2),
         (Level::Raid5 { spans: 1 }, 4),
         (Level::Raid5 { spans: 2 }, 8),
         (Level::Raid6 { spans: 1 }, 5),

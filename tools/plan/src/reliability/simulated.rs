@@ -12,7 +12,7 @@
 //! drives are missing as the group survives. A scrub rewrites what it finds. J. Elerath, M. Pecht, "Enhanced reliability modeling of RAID
 //! storage systems", 2007. NOMDL: K. Greenan, J. Plank, J. Wylie, "Mean time to meaningless", 2010.
 
-use super::{Frailty, HOURS_PER_YEAR, groups};
+use super::{Frailty, Groups, HOURS_PER_YEAR, groups};
 use crate::array::Level;
 use crate::chance::Chance;
 
@@ -91,6 +91,7 @@ struct History {
 struct Group {
     size: usize,
     survives: usize,
+    exposed: f64,
     failures_per_hour: f64,
     /// Sectors of a drive that become unreadable in an hour, and while it is read once.
     unreadable_per_hour: f64,
@@ -113,7 +114,7 @@ impl Group {
             let left = (self.size - missing) as f64;
             if missing == self.survives {
                 let ages: f64 = (0..self.size - missing).map(|_| chance.unit() * self.scrub_hours).sum();
-                let unreadable = self.unreadable_per_hour * ages + self.unreadable_per_pass * left;
+                let unreadable = self.exposed * (self.unreadable_per_hour * ages + self.unreadable_per_pass * left);
                 lost.sectors += weight * unreadable;
                 lost.sectors_any -= weight * (-unreadable).exp_m1();
             }
@@ -148,11 +149,12 @@ impl Group {
 /// If there are no histories.
 pub fn expected(array: &Array, histories: u32, seed: u64) -> Expected {
     assert!(histories > 1, "a spread takes two histories at least");
-    let (size, count, survives) = groups(array.level, array.members);
+    let Groups { size, count, survives, exposed } = groups(array.level, array.members);
     let bits = |bytes: f64| bytes * 8.0 * array.drive.unreadable_per_bit;
     let group = Group {
         size,
         survives,
+        exposed,
         failures_per_hour: 1.0 / array.drive.mtbf_hours,
         unreadable_per_hour: bits(READ_BYTES_PER_HOUR),
         unreadable_per_pass: bits(array.drive.capacity_tb * 1e12),
@@ -160,11 +162,11 @@ pub fn expected(array: &Array, histories: u32, seed: u64) -> Expected {
         scrub_hours: array.scrub_hours,
     };
     // The rate of first failures of all groups, and per first failure: lost groups, any lost data, lost sectors.
-    let first = (size * count) as f64 * group.failures_per_hour * HOURS_PER_YEAR;
+    let first = size as f64 * count * group.failures_per_hour * HOURS_PER_YEAR;
     let year = |rate: f64| -(-rate).exp_m1();
     let per_tb = |bytes: f64| bytes / (array.usable_bytes / 1e12);
     if survives == 0 {
-        let sectors = (size * count) as f64 * group.unreadable_per_hour * HOURS_PER_YEAR;
+        let sectors = size as f64 * count * group.unreadable_per_hour * HOURS_PER_YEAR;
         return Expected {
             loss: year(first + sectors),
             spread: 0.0,
@@ -202,7 +204,7 @@ mod tests {
     const DRIVE: Frailty = Frailty { mtbf_hours: 1e6, unreadable_per_bit: 0.0, capacity_tb: 4.0 };
 
     fn array(level: Level, members: usize, drive: Frailty, repair: Repair) -> Array {
-        let usable_bytes = level.data_members(members) as f64 * drive.capacity_tb * 1e12;
+        let usable_bytes = level.data_share(members) * members as f64 * drive.capacity_tb * 1e12;
         Array { level, members, usable_bytes, drive, repair, scrub_hours: 168.0 }
     }
 
@@ -215,7 +217,14 @@ mod tests {
     /// The closed form for whole drives and one parity, on one group and on several.
     #[test]
     fn two_failures_come_as_often_as_the_law_says() {
-        for (level, members) in [(RAID5, 8), (Level::Raid1, 2), (Level::Raid10, 8), (Level::Raid5 { spans: 2 }, 12)] {
+        for (level, members) in [
+            (RAID5, 8),
+            (Level::Raid4, 8),
+            (Level::Raid1, 2),
+            (Level::Raid10, 8),
+            (Level::Raid10, 5),
+            (Level::Raid5 { spans: 2 }, 12),
+        ] {
             for repair in [Repair::Fixed { hours: 10.0 }, Repair::Exponential { mean_hours: 10.0 }] {
                 near(expected(&array(level, members, DRIVE, repair), 40_000, 1), loss_per_year(level, members, DRIVE, 10.0));
             }

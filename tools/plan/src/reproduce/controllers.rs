@@ -54,7 +54,8 @@ fn random_reads(bench: &Bench, level: Level, members: usize) -> f64 {
 
 /// The count of drives up to which an array scales.
 fn knee(bench: &Bench, level: Level, read_share: f64, most: usize) -> f64 {
-    let counts: Vec<usize> = (2..=most).filter(|&members| level.model_refusal(members).is_none()).collect();
+    let is_made = |&members: &usize| level.model_refusal(members).is_none() && level.instead_of_rare(members).is_none();
+    let counts: Vec<usize> = (2..=most).filter(is_made).collect();
     let speeds: Vec<f64> = counts.iter().map(|&members| sequential(bench, level, members, read_share)).collect();
     let data = |index: usize| level.data_members(counts[index]) as f64;
     let each = speeds[0] / data(0);

@@ -114,7 +114,7 @@ pub fn figures_json(wish: &Wish, trial: &Trial) -> Value {
         "loss_per_year_by_law": trial.risk.map(|risk| risk.loss_by_law),
         "mttdl_years": trial.risk.map(|risk| -1.0 / (-risk.loss_by_law).ln_1p()),
         "wear": trial.wear.as_ref().map(|wear| json!({
-            "drive_bytes_per_client_byte": wear.written_share, "client_tb_per_day_for_5_years": wear.tb_per_day,
+            "drive_bytes_per_client_byte": wear.written_share, "most_worn_drive_bytes_per_client_byte": wear.worn_share, "client_tb_per_day_for_5_years": wear.tb_per_day,
             "tbw_per_year": wear.used.map(|used| used.tbw_per_year), "years": wear.used.map(|used| used.years),
             "drive_writes_per_day": wear.used.map(|used| used.drive_writes_per_day),
         })),

@@ -12,6 +12,8 @@ pub enum LevelName {
     Raid1,
     #[value(name = "10")]
     Raid10,
+    #[value(name = "4")]
+    Raid4,
     #[value(name = "5")]
     Raid5,
     #[value(name = "6")]
@@ -38,6 +40,7 @@ impl LevelName {
             Self::Raid0 => Level::Raid0,
             Self::Raid1 => Level::Raid1,
             Self::Raid10 => Level::Raid10,
+            Self::Raid4 => Level::Raid4,
             Self::Raid5 => Level::Raid5 { spans: 1 },
             Self::Raid6 => Level::Raid6 { spans: 1 },
         };
