@@ -193,7 +193,7 @@ export const SCENES = {
       lost(nasty, Date.now() - 1000, { drives: [arrays[0].view.members[1].path], reason: arrays[0].view.members[1].failure }),
       matter(long, "not_served", "critical", { reason: arrays[1].text, remedies: [{ action: "start", array: long, force: false }] }),
     ];
-    const model = `<b>${"LONGMODELWITHOUTASPACE".repeat(4)}\u202e</b>`;
+    const model = `<b>${"LONGMODELWITHOUTASPACE".repeat(4)}\u202e\u034f\u2800\u{e0041}\ue000</b>`;
     const seat = { slot: "<i>7\u202e</i>", enclosure: `<u>${"Shelf".repeat(20)}</u>`, link: null };
     const odd = { model, serial: `\u2067${"S".repeat(60)}`, seat };
     const finding = { verdict: "replace", sentence: `<script>alert(5)</script>${"x".repeat(120)}` };

@@ -93,14 +93,18 @@ fn escape(char: char) -> String {
     }
 }
 
-/// True if a character is visible and affects nothing beside it.
+/// True if a character is visible and affects nothing beside it. The only blank is U+0020: every other one passes for it.
 fn is_visible(char: char) -> bool {
     let hidden = matches!(u32::from(char),
-        0xad | 0x61c | 0x115f..=0x1160 | 0x17b4..=0x17b5 | 0x180b..=0x180f
-        | 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x206f | 0x3164 | 0xfe00..=0xfe0f | 0xfeff | 0xffa0 | 0xfff0..=0xfffb
-        | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff
-        // For private use, and no characters at all.
-        | 0xe000..=0xf8ff | 0xf0000..);
+        // Those that Unicode has not drawn (Default_Ignorable_Code_Point), with the controls of format beside them (category Cf).
+        0xad | 0x34f | 0x600..=0x605 | 0x61c | 0x6dd | 0x70f | 0x890..=0x891 | 0x8e2 | 0x115f..=0x1160 | 0x17b4..=0x17b5
+        | 0x180b..=0x180f | 0x200b..=0x200f | 0x202a..=0x202e | 0x2060..=0x206f | 0x3164 | 0xfe00..=0xfe0f | 0xfeff | 0xffa0
+        | 0xfff0..=0xfffc | 0x110bd | 0x110cd | 0x13430..=0x1343f | 0x1bca0..=0x1bca3 | 0x1d173..=0x1d17a | 0xe0000..=0xe0fff
+        // Blanks and the ends of lines and paragraphs (category Z), then signs that are drawn blank.
+        | 0xa0 | 0x1680 | 0x2000..=0x200a | 0x2028..=0x2029 | 0x202f | 0x205f | 0x3000
+        | 0x2800 | 0x13441..=0x13442 | 0x16fe4 | 0x1d159
+        // For private use, and no characters at all: the planes from 4 on hold nothing else that is drawn.
+        | 0xe000..=0xf8ff | 0xfdd0..=0xfdef | 0xfffe..=0xffff | 0x1fffe..=0x1ffff | 0x2fffe..=0x2ffff | 0x3fffe..);
     !char.is_control() && !hidden
 }
 
@@ -160,6 +164,71 @@ mod tests {
             "{\"n\":\"a\\u009b\\u202e\u{1f980}\\udb40\\udc41o\\u0301\"}\n"
         );
         assert_eq!(shown_lines("two\nlines\x1b").to_string(), "two\nlines\\u{1b}");
+    }
+
+    /// Every code point, against a table of the classes that Unicode 17 lists: each stands here by itself, as in the standard.
+    #[test]
+    fn what_is_not_drawn_is_not_printed_whatever_its_class() {
+        const CLASSES: [(&str, &[(u32, u32)]); 8] = [
+            ("a control character", &[(0, 0x1f), (0x7f, 0x9f)]),
+            (
+                "ignored where it is drawn",
+                &[
+                    (0xad, 0xad),
+                    (0x34f, 0x34f),
+                    (0x61c, 0x61c),
+                    (0x115f, 0x1160),
+                    (0x17b4, 0x17b5),
+                    (0x180b, 0x180f),
+                    (0x200b, 0x200f),
+                    (0x202a, 0x202e),
+                    (0x2060, 0x206f),
+                    (0x3164, 0x3164),
+                    (0xfe00, 0xfe0f),
+                    (0xfeff, 0xfeff),
+                    (0xffa0, 0xffa0),
+                    (0xfff0, 0xfff8),
+                    (0x1bca0, 0x1bca3),
+                    (0x1d173, 0x1d17a),
+                    (0xe0000, 0xe0fff),
+                ],
+            ),
+            (
+                "another control of format",
+                &[
+                    (0x600, 0x605),
+                    (0x6dd, 0x6dd),
+                    (0x70f, 0x70f),
+                    (0x890, 0x891),
+                    (0x8e2, 0x8e2),
+                    (0xfff9, 0xfffb),
+                    (0x110bd, 0x110bd),
+                    (0x110cd, 0x110cd),
+                    (0x13430, 0x1343f),
+                ],
+            ),
+            (
+                "a blank other than U+0020",
+                &[(0xa0, 0xa0), (0x1680, 0x1680), (0x2000, 0x200a), (0x202f, 0x202f), (0x205f, 0x205f), (0x3000, 0x3000)],
+            ),
+            (
+                "a sign that is drawn blank, or stands for an object",
+                &[(0x2800, 0x2800), (0xfffc, 0xfffc), (0x13441, 0x13442), (0x16fe4, 0x16fe4), (0x1d159, 0x1d159)],
+            ),
+            ("the end of a line or paragraph", &[(0x2028, 0x2029)]),
+            ("for private use", &[(0xe000, 0xf8ff), (0xf_0000, 0x10_ffff)]),
+            ("no character", &[(0xfdd0, 0xfdef), (0x4_0000, 0xd_ffff), (0xe_1000, 0xe_ffff)]),
+        ];
+        for char in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let code = u32::from(char);
+            let class = CLASSES.iter().find(|(_, ranges)| ranges.iter().any(|&(first, last)| (first..=last).contains(&code)));
+            let class = class.map(|(class, _)| *class).or((code & 0xfffe == 0xfffe).then_some("no character"));
+            assert_eq!(is_visible(char), class.is_none(), "U+{code:04X} is {class:?}");
+            let text = format!("a{char}b");
+            assert!(class.is_none() || !shown(&text).to_string().contains(char), "U+{code:04X}: {class:?}");
+            assert_eq!(is_plain(&text), class.is_none(), "U+{code:04X} is {class:?}");
+            assert!(class.is_none() || char == '\n' || !shown_json(&text).contains(char), "U+{code:04X}: {class:?}");
+        }
     }
 
     #[test]

@@ -10,11 +10,12 @@ use std::path::Path;
 use support::Place;
 
 /// Of at most 31 bytes each.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     "a\tb|c",
     "x\ncontrol /tmp/evil",
     "a\x1b[2J\x1b]0;owned\x07",
     "t\u{202e}knat\u{2066}",
+    "t\u{34f}a\u{a0}n\u{2800}k\u{3000}\u{fdd0}",
     "c\u{9b}2J\r\u{8}\u{85}",
     "z\u{336}\u{336}\u{336}\u{336}\u{336}\u{336}\u{336}",
     "../../../tmp/evil \"; rm",
@@ -24,7 +25,8 @@ const NAMES: [&str; 7] = [
 fn harmless(text: &str) {
     let bad = |char: char| {
         let number = u32::from(char);
-        char.is_control() && char != '\n' || (0x202a..=0x202e).contains(&number) || (0x2066..=0x2069).contains(&number)
+        char.is_control() && char != '\n'
+            || matches!(number, 0x202a..=0x202e | 0x2066..=0x2069 | 0x34f | 0xa0 | 0x2800 | 0x3000 | 0xfdd0)
     };
     assert!(!text.contains(bad), "{text:?}");
     assert!(text.lines().all(|line| !line.starts_with("control /tmp/evil")), "{text:?}");
