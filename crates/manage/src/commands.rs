@@ -43,7 +43,7 @@ use stria_host::{
     ArrayLevel, CreateSpec, Examined, OpenOptions, Overwrite, choose_among, named, refusal, short_name, sort_arguments,
 };
 use stria_terminal::output::{self, confirm, print, print_json, say};
-use stria_terminal::{Failure, NOT_WELL, absolute, size};
+use stria_terminal::{Failure, NOT_WELL, size};
 
 /// The time for a look at the drives that a new array is to have.
 const LOOK_WITHIN: Duration = Duration::from_secs(2);
@@ -183,7 +183,7 @@ fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(add.control.socket.as_deref(), &add.name)?;
     let mut first = None;
     for path in &add.drives {
-        let (path, force) = (absolute(path), add.force);
+        let (path, force) = (drive_name::path(path, "add", Some(&array))?, add.force);
         let body = |confirmed| AddRequest { path: path.clone(), span: add.span.clone(), force, confirmed, return_only: false };
         let answer = overwrite(&client, &array_path(&array.name, "/members"), &path, body, !add.yes)?;
         first.get_or_insert(answer.sequence);
@@ -198,7 +198,7 @@ fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
 fn replace(replace: &cli::Replace, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(replace.control.socket.as_deref(), &replace.name)?;
     let old = drive_name::find(&array, &replace.old, Prefer::Working)?;
-    let (new, force) = (absolute(&replace.new), replace.force);
+    let (new, force) = (drive_name::path(&replace.new, "replace", Some(&array))?, replace.force);
     let body = |confirmed| ReplaceRequest { old: old.clone(), new: new.clone(), force, confirmed };
     let answer = overwrite(&client, &array_path(&array.name, "/members/replace"), &new, body, !replace.yes)?;
     done(&answer, json);
@@ -235,7 +235,7 @@ fn speed(speed: &cli::Speed, json: bool) -> Result<(), Failure> {
 }
 
 fn locate(command: &cli::Locate, json: bool) -> Result<(), Failure> {
-    let shown = Seat::locate(&absolute(&command.drive), !command.off).map_err(Failure::failed)?;
+    let shown = Seat::locate(&drive_name::path(&command.drive, "locate", None)?, !command.off).map_err(Failure::failed)?;
     let state = if command.off { "off" } else { "on" };
     say(json, || format!("{shown} is {state}"), || json!({"drive": command.drive, "light": state}));
     Ok(())
@@ -256,13 +256,14 @@ fn create_spec(create: cli::Create) -> Result<CreateSpec, Failure> {
         return Err(Failure::Usage(format!("--spans is for levels 50 and 60, not for {level}")));
     }
     Ok(CreateSpec {
+    let slot = |path: &PathBuf| (path.as_os_str() != "missing").then(|| drive_name::path(path, "create", None)).transpose();
         name: create.name,
         level,
         layout,
         strip_sectors: create.strip,
         span_count: create.spans,
-        drives: create.drives.iter().map(|path| (path.as_os_str() != "missing").then(|| absolute(path))).collect(),
-        spares: create.spare.iter().map(|path| absolute(path)).collect(),
+        drives: create.drives.iter().map(slot).collect::<Result<_, _>>()?,
+        spares: drive_name::paths(&create.spare, "create")?,
         bitmap: create.bitmap,
         member_sectors_max: create.size,
         log: create.log,
@@ -439,7 +440,7 @@ struct RawView {
 
 fn examine(command: &cli::Examine, json: bool) -> Result<u8, Failure> {
     let (mut views, mut failures) = (Vec::new(), Vec::new());
-    let paths: Vec<PathBuf> = command.drives.iter().map(|path| absolute(path)).collect();
+    let paths = drive_name::paths(&command.drives, "examine")?;
     let examined: Vec<Result<_, _>> = match command.raw {
         true => stria_host::examine_raw(&paths),
         false => stria_host::examine(&paths).into_iter().map(|examined| examined.map(|one| (one, Vec::new()))).collect(),

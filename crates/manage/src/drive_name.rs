@@ -1,6 +1,7 @@
-//! Finds a drive of an array by what the command line names: a path, serial number or slot.
+//! Finds a drive of an array by what the command line names: a path, serial number or slot; and any other drive by its path.
 
 use crate::api::{ArrayView, MemberView};
+use crate::client;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_drive::real_path_within;
@@ -49,6 +50,89 @@ pub fn find(array: &ArrayView, word: &Path, prefer: Prefer) -> Result<PathBuf, F
             Err(Failure::Failed(format!("\"{text}\" may mean {}: name the drive by its path", several.join(" or "))))
         }
     }
+}
+
+/// The path of a drive that is no member, or whose array is not asked: only a path names such a drive. `command`: what takes it. `of`: the array
+/// that the command names.
+///
+/// # Errors
+/// When the word is no path here, and seems to mean something else: a slot, a serial number, an array, or a name in `/dev`.
+pub fn path(word: &Path, command: &str, of: Option<&ArrayView>) -> Result<PathBuf, Failure> {
+    let text = word.to_string_lossy();
+    let is_absent = || word.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
+    if text.contains('/') || text.is_empty() || !is_absent() {
+        return Ok(absolute(word));
+    }
+    let in_dev = Path::new("/dev").join(word);
+    if in_dev.exists() {
+        return Err(Failure::Usage(format!(
+            "{text} does not exist here: if the drive is meant, name it by its path, {}",
+            in_dev.display()
+        )));
+    }
+    // Those of other arrays are only known while they are served. A server that does not answer tells less, and is no reason to fail.
+    let named = std::env::var_os("STRIA_SOCKET").map(PathBuf::from);
+    let sockets = std::iter::once(None).chain(named.as_deref().map(Some));
+    let served = sockets.filter_map(|socket| client::survey(socket).ok()).flat_map(|(services, _)| services);
+    let arrays: Vec<ArrayView> = of.cloned().into_iter().chain(served.flat_map(|(_, arrays)| arrays)).collect();
+    match not_a_path(&text, command, of, &arrays) {
+        Some(sentence) => Err(Failure::Usage(sentence)),
+        None => Ok(absolute(word)),
+    }
+}
+
+/// [`path`] of several.
+///
+/// # Errors
+/// That of the first one that is no path.
+pub fn paths(words: &[PathBuf], command: &str) -> Result<Vec<PathBuf>, Failure> {
+    words.iter().map(|word| path(word, command, None)).collect()
+}
+
+/// What a word seems to mean that is no path, and how to write what the command takes. `of` is the first of `arrays`, if it is known.
+fn not_a_path(text: &str, command: &str, of: Option<&ArrayView>, arrays: &[ArrayView]) -> Option<String> {
+    let takes = format!("`{command}` takes a drive by its path, such as /dev/sdb");
+    let (before, slot) = text.rsplit_once(':').map_or((None, text), |(array, slot)| (Some(array), slot));
+    let holders = |among: &[ArrayView]| -> Vec<String> {
+        among.iter().flat_map(drives).filter(|drive| drive.has_slot(text)).map(|drive| drive.words()).collect()
+    };
+    let is_array = |name: &str| arrays.iter().any(|array| is_called(array, name));
+    if slot.parse::<usize>().is_ok() && before.is_none_or(&is_array) {
+        let known = holders(of.map_or(arrays, std::slice::from_ref));
+        let slot_is = match (known.is_empty(), of) {
+            (false, _) => format!(" ({})", known.join(", ")),
+            (true, Some(array)) if has_missing(array, before, slot) => format!(" of array \"{}\", which is missing", array.name),
+            (true, _) => String::new(),
+        };
+        let next = match command {
+            "add" => {
+                "; the array finds its slot itself. A member that works is copied to another drive by `stria replace ARRAY SLOT DRIVE`"
+            }
+            "create" => "; as many drives as are named have slots, from 0 on",
+            _ => "",
+        };
+        return Some(format!("{text} is the number of a slot{slot_is}, and {takes}{next}"));
+    }
+    if is_array(text) {
+        return Some(format!("{text} is an array, and {takes}"));
+    }
+    let serial: Vec<String> =
+        arrays.iter().flat_map(drives).filter(|drive| drive.has_serial(text)).map(|one| one.words()).collect();
+    let first = serial.first()?;
+    Some(format!("{text} is the serial number of {first}, and {takes}"))
+}
+
+/// True if the array or one of its spans has this name or UUID.
+fn is_called(array: &ArrayView, name: &str) -> bool {
+    [&array.name, &array.full_name, &array.uuid].into_iter().any(|known| known == name)
+        || array.spans.iter().any(|span| is_called(span, name))
+}
+
+/// True if a slot of the array, or of the span that is named, has no drive.
+fn has_missing(array: &ArrayView, span: Option<&str>, slot: &str) -> bool {
+    let is_it = span.is_none_or(|span| span == array.name);
+    (is_it && slot.parse().is_ok_and(|slot| array.missing_slots.contains(&slot)))
+        || array.spans.iter().any(|one| has_missing(one, span, slot))
 }
 
 struct Drive<'a> {
@@ -149,6 +233,34 @@ mod tests {
         }
         let error = find("7", Prefer::Working).expect_err("there is no slot 7");
         assert!(error.contains("does not use 7") && error.contains("/x/c (tank slot 1)"), "{error}");
+    }
+
+    /// What is no path is told as what it is, with what the command takes; any other word may be a file that is not there.
+    #[test]
+    fn a_slot_a_serial_number_or_an_array_is_no_path() {
+        let members = vec![member(Some(0), "/x/a", "in sync", Some("S1")), member(Some(1), "/x/b", "failed", Some("S2"))];
+        let mut tank = array("tank", members, vec![]);
+        tank["missing_slots"] = json!([1, 2]);
+        let tank: ArrayView = serde_json::from_value(tank).expect("an array");
+        let arrays = std::slice::from_ref(&tank);
+        let takes = |command: &str| format!("`{command}` takes a drive by its path, such as /dev/sdb");
+        for (word, command, of, begins) in [
+            ("1", "add", Some(&tank), "1 is the number of a slot (/x/b (tank slot 1, failed)), and "),
+            ("2", "add", Some(&tank), "2 is the number of a slot of array \"tank\", which is missing, and "),
+            ("9", "add", Some(&tank), "9 is the number of a slot, and "),
+            ("tank:0", "replace", Some(&tank), "tank:0 is the number of a slot (/x/a (tank slot 0)), and "),
+            ("0", "replace", Some(&tank), "0 is the number of a slot (/x/a (tank slot 0)), and "),
+            ("3", "create", None, "3 is the number of a slot, and "),
+            ("1", "locate", None, "1 is the number of a slot (/x/b (tank slot 1, failed)), and "),
+            ("tank", "create", None, "tank is an array, and "),
+            ("s1", "wipe", None, "s1 is the serial number of /x/a (tank slot 0), and "),
+        ] {
+            let told = not_a_path(word, command, of, arrays).unwrap_or_default();
+            assert!(told.starts_with(&format!("{begins}{}", takes(command))), "{word}: {told}");
+        }
+        for word in ["disk.img", "lake", "lake:0", "sdzz", "-1", "0x1"] {
+            assert_eq!(not_a_path(word, "add", Some(&tank), arrays), None, "{word}");
+        }
     }
 
     #[test]

@@ -251,3 +251,30 @@ fn a_rename_says_what_becomes_of_an_absent_member() {
     let renamed = place.ok(&all(&["rename", "sea", "tank"], &images[..2]));
     assert!(!renamed.contains("slot 2"), "{renamed}");
 }
+
+/// Before, "does not exist: check the name" was all that a slot, an array or a name in `/dev` were told.
+#[test]
+fn what_is_no_path_is_told_as_what_it_is() {
+    let place = Place::new();
+    let images = place.images(5, SIZE);
+    place.ok(&all(&["create", "tank", "--level", "5", "--assume-clean"], &images[..3]));
+    let _serve = place.serve(&images[..3].iter().map(String::as_str).collect::<Vec<_>>());
+    place.ok(&["fail", "tank", "1", "--force"]);
+    let takes = |command: &str| format!("`{command}` takes a drive by its path, such as /dev/sdb");
+    let of_slot = format!("1 is the number of a slot ({} (tank slot 1, failed))", images[1]);
+    place.run(&["add", "tank", "1"]).refused(2, &[&of_slot, &takes("add"), "`stria replace ARRAY SLOT DRIVE`"]);
+    place.run(&["replace", "tank", "0", "1"]).refused(2, &[&of_slot, &takes("replace")]);
+    place.run(&["add", "tank", "tank"]).refused(2, &["tank is an array", &takes("add")]);
+    place
+        .run(&all(&["create", "lake", "--level", "5", "3"], &images[3..]))
+        .refused(2, &["3 is the number of a slot", &takes("create")]);
+    place.run(&["create", "lake", "--level", "1", &images[3], "--spare", "7"]).refused(2, &["7 is the number of a slot"]);
+    place.run(&["wipe", "0"]).refused(2, &["0 is the number of a slot", &takes("wipe")]);
+    place.run(&["locate", "0"]).refused(2, &[&format!("{} (tank slot 0)", images[0]), &takes("locate")]);
+    place.run(&["examine", "null0"]).refused(1, &["null0 does not exist: check the name"]);
+    place.run(&["examine", "null"]).refused(2, &["null does not exist here", "/dev/null"]);
+    // A file that is called so is a drive.
+    std::fs::rename(&images[4], place.path("1")).expect("another name");
+    let added = place.command(&["add", "tank", "1"]).current_dir(place.path("")).output().expect("the program starts");
+    assert!(added.status.success(), "{added:?}");
+}

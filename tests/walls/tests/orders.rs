@@ -16,9 +16,9 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings plan_words order_sentence event_words api clock log event_log mounts toml_line atomic_file sockets lane_spec drive_name directory free ledger ublk
+        settings plan_words order_sentence event_words api clock log event_log mounts toml_line atomic_file sockets lane_spec directory free ledger ublk
         view since tools
-        client progress order_words matter plain_status status nbd vhost_user
+        client drive_name progress order_words matter plain_status status nbd vhost_user
         service::caches service::served service service::commands service::stop service::settings service::firmware service::watchdog
         signals control event_file monitor
         wipe cli::common cli::daemon cli::health cli::life cli::token cli config mdadm meant attach ownership foreign

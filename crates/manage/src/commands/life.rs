@@ -6,12 +6,12 @@ use crate::config::{self, Config, Uuid};
 use crate::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::meant::{chosen, drives, look, tree};
 use crate::wipe::{self, WipeMeans};
-use crate::{cli, client, ownership};
+use crate::{cli, client, drive_name, ownership};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use stria_host::{Examined, examine, short_name, sort_arguments};
+use stria_terminal::Failure;
 use stria_terminal::output::{confirm, say, tell};
-use stria_terminal::{Failure, absolute};
 
 /// Refuses what must not happen to an array that is served.
 pub(super) fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Result<(), Failure> {
@@ -33,7 +33,7 @@ pub(super) fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Re
 /// # Errors
 /// When it is served, or a drive cannot be written.
 pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
-    let paths: Vec<PathBuf> = command.drives.iter().map(|path| absolute(path)).collect();
+    let paths = drive_name::paths(&command.drives, "rename")?;
     let (assemblies, _) = look(&paths)?;
     let array = chosen(&assemblies, std::slice::from_ref(&command.old))?;
     let (uuid, socket) = (Uuid(array.uuid), command.control.socket.as_deref());
@@ -88,7 +88,7 @@ fn without(path: &Path, uuid: Uuid) -> Result<Edit, Failure> {
 /// # Errors
 /// When a drive is in use, or nobody confirms it.
 pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
-    let (paths, means): (Vec<PathBuf>, _) = (command.drives.iter().map(|path| absolute(path)).collect(), command.means());
+    let (paths, means) = (drive_name::paths(&command.drives, "wipe")?, command.means());
     wipe::check(&paths, means)?;
     let mut carries = Vec::new();
     let seen: Vec<Examined> = examine(&paths).into_iter().collect::<Result<_, _>>()?;

@@ -1,17 +1,17 @@
 //! The commands to the daemon: `start`, `incremental`, `reload`, `events`.
 
 use crate::api::{Done, DriveRequest, EventView, RoutineView, StartRequest};
-use crate::cli;
 use crate::client::{self, Client};
 use crate::config::{self, Config};
 use crate::event_file::stored;
+use crate::{cli, drive_name};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 use stria_block::{shown, shown_sentence};
 use stria_routine::{TimeZone, local_text};
+use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
-use stria_terminal::{Failure, absolute};
 
 fn daemon(control: &cli::Control) -> Result<Client, Failure> {
     client::daemon(control.socket.as_deref()).ok_or_else(|| {
@@ -38,7 +38,7 @@ pub fn incremental(command: &cli::Incremental) -> Result<Option<Done>, Failure> 
         Err(_) if command.if_running => return Ok(None),
         daemon => daemon?,
     };
-    let body = DriveRequest { path: absolute(&command.drive), plugged_in: command.plugged_in };
+    let body = DriveRequest { path: drive_name::path(&command.drive, "incremental", None)?, plugged_in: command.plugged_in };
     daemon.order("/v1/drives", &body).map(Some)
 }
 

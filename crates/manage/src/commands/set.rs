@@ -2,19 +2,18 @@
 
 use super::adopt::tell_daemon;
 use crate::api::Done;
-use crate::cli;
 use crate::client::{self, array_path};
 use crate::config::{self, Uuid};
 use crate::meant::{chosen, look};
 use crate::ownership;
 use crate::plan_words::PlanSentence;
 use crate::settings::WriteMode;
+use crate::{cli, drive_name};
 use hyper::Method;
 use serde_json::json;
-use std::path::PathBuf;
 use stria_host::short_name;
+use stria_terminal::Failure;
 use stria_terminal::output::{confirm, say};
-use stria_terminal::{Failure, absolute};
 
 /// Changes settings of an array.
 ///
@@ -41,7 +40,7 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
             (uuid, array.name.clone(), vec![done.message])
         }
         None => {
-            let paths: Vec<PathBuf> = command.drives.iter().map(|path| absolute(path)).collect();
+            let paths = drive_name::paths(&command.drives, "set")?;
             let (assemblies, _) = look(&paths)?;
             let array = chosen(&assemblies, std::slice::from_ref(&command.name))?;
             let name = short_name(&array.name).to_owned();

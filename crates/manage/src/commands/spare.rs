@@ -1,13 +1,13 @@
 //! `spare`: the pool of spares that the arrays of the daemon share.
 
 use super::adopt::tell_daemon;
-use crate::cli;
 use crate::config::{self, Config};
 use crate::pool::{self, Changed, PoolDrive};
+use crate::{cli, drive_name};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use stria_terminal::output::{confirm, print, print_json, say, table};
-use stria_terminal::{Failure, absolute, size};
+use stria_terminal::{Failure, size};
 
 /// Shows or changes the pool.
 ///
@@ -15,10 +15,9 @@ use stria_terminal::{Failure, absolute, size};
 /// When a drive is unfit, or the configuration cannot be changed.
 pub fn spare(command: &cli::SpareCommand, json: bool) -> Result<(), Failure> {
     let (path, socket) = (config::path(command.config.as_deref()), command.control.socket.as_deref());
-    let named = |drives: &[PathBuf]| -> Vec<PathBuf> { drives.iter().map(|drive| absolute(drive)).collect() };
     match &command.action {
         cli::SpareAction::Add { drives, force } => {
-            let changed = pool::add(&path, &named(drives), |what| confirm(what, *force))?;
+            let changed = pool::add(&path, &drive_name::paths(drives, "spare add")?, |what| confirm(what, *force))?;
             say_changed(&changed, "added", "in the pool of spares now", socket, json)
         }
         cli::SpareAction::List => {
@@ -26,7 +25,7 @@ pub fn spare(command: &cli::SpareCommand, json: bool) -> Result<(), Failure> {
             Ok(())
         }
         cli::SpareAction::Remove { drives } => {
-            let changed = pool::remove(&path, &named(drives))?;
+            let changed = pool::remove(&path, &drive_name::paths(drives, "spare remove")?)?;
             let what = "no longer in the pool of spares; a drive that an array has taken stays in it";
             say_changed(&changed, "removed", what, socket, json)
         }
