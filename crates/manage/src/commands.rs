@@ -715,7 +715,8 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
         };
         let mut waiting = if command.name.is_some() { Vec::new() } else { client::adopted(socket) };
         waiting.retain(|array| array.state != AdoptedState::Served);
-        let health = if command.verbose && !json { health::below_status(&services) } else { String::new() };
+        let width = status::width();
+        let health = if command.verbose && !json { health::below_status(&services, width) } else { String::new() };
         let mut arrays: Vec<ArrayView> = services.into_iter().flat_map(|(_, arrays)| arrays).collect();
         arrays.sort_by_key(|array| std::cmp::Reverse((array.health, view::found_mismatch(array))));
         if json {
@@ -730,7 +731,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
             let words = match (command.mdstat, is_quiet) {
                 (true, _) => plain_status::mdstat(&arrays),
                 (false, true) => String::new(),
-                (false, false) => status::words(&arrays, command.verbose) + &health,
+                (false, false) => status::words(&arrays, command.verbose, width) + &health,
             };
             let silent = client::silent_words(&silent);
             let waiting: String = waiting.iter().map(status::not_served).collect();

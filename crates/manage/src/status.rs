@@ -1,16 +1,27 @@
-//! The text of `status`: within 80 columns, bad news first. One array is shown in full, several in a line each.
+//! The text of `status`: within the terminal's width, bad news first. One array is shown in full, several in a line each.
 
 use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, ClientView, LatencyView, MemberView};
 use crate::clock::now_ms;
 use crate::progress::sweep_line;
 use crate::view::{is_lost, last_drives, was_replaced};
 use std::fmt::Write as _;
+use std::io::IsTerminal;
 use stria_block::{shown, shown_sentence};
-use stria_terminal::output::{paragraphs, table};
+use stria_terminal::output::{paragraphs, table, tables};
 use stria_terminal::size;
 
-/// The default width of a terminal.
+/// Columns where nobody looks at a terminal.
 const WIDTH: u16 = 80;
+/// A terminal with fewer columns wraps the text itself.
+const WIDTH_MIN: u16 = 60;
+
+/// The columns that text may take.
+pub fn width() -> u16 {
+    let out = std::io::stdout();
+    let size = out.is_terminal().then(|| rustix::termios::tcgetwinsize(&out).ok()).flatten();
+    // A terminal that does not know its width says 0.
+    size.map(|size| size.ws_col).filter(|&columns| columns > 0).map_or(WIDTH, |columns| columns.max(WIDTH_MIN))
+}
 
 /// An array of the daemon's that is not served, in a line.
 pub fn not_served(array: &AdoptedView) -> String {
@@ -22,19 +33,19 @@ pub fn not_served(array: &AdoptedView) -> String {
     }
 }
 
-/// The arrays, the worst first. `verbose`: each in full, and wider than 80 columns if necessary.
-pub fn words(arrays: &[ArrayView], verbose: bool) -> String {
+/// The arrays, the worst first, within `width` columns. `verbose`: each in full.
+pub fn words(arrays: &[ArrayView], verbose: bool, width: u16) -> String {
     match arrays {
         [] => "no array is served: start one with `stria serve`\n".into(),
-        [array] => in_full(array, verbose),
-        several if verbose => several.iter().map(|array| in_full(array, true)).collect::<Vec<_>>().join("\n"),
+        [array] => in_full(array, verbose, width),
+        several if verbose => several.iter().map(|array| in_full(array, true, width)).collect::<Vec<_>>().join("\n"),
         several => {
             let row = |array: &ArrayView| {
                 let level = format!("RAID {}", array.level);
                 let since = array.since_s.and_then(moment).map_or_else(String::new, |since| format!("; since {since}"));
                 vec![array.name.clone(), level, size::show(array.size_bytes), array.headline.clone() + &since]
             };
-            paragraphs(WIDTH, several.iter().map(row).collect()) + "\n"
+            paragraphs(width, several.iter().map(row).collect()) + "\n"
         }
     }
 }
@@ -53,14 +64,14 @@ fn moment(unix_s: u64) -> Option<String> {
     })
 }
 
-fn in_full(array: &ArrayView, verbose: bool) -> String {
+fn in_full(array: &ArrayView, verbose: bool, width: u16) -> String {
     let mut text = String::new();
-    describe(&mut text, array, "", verbose);
+    describe(&mut text, array, "", verbose, width);
     text
 }
 
-fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool) {
-    let width = WIDTH - indent.len() as u16;
+fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool, all: u16) {
+    let width = all - indent.len() as u16;
     for line in paragraphs(width, facts(view, indent.is_empty(), verbose)).lines() {
         let _ = writeln!(text, "{indent}{line}");
     }
@@ -77,9 +88,9 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool) {
     for path in &view.vhost_user {
         let _ = writeln!(text, "{indent}vhost-user  {}", shown(path));
     }
-    let members = if verbose { members_in_full(view) } else { members(view, width - 2) };
+    let members = if verbose { members_in_full(view, width - 2) } else { members(view, width - 2) };
     for line in members.lines() {
-        let _ = writeln!(text, "{indent}  {line}");
+        let _ = writeln!(text, "{}", format!("{indent}  {line}").trim_end());
     }
     for (member, note) in view.members.iter().flat_map(|member| notes(member).into_iter().map(move |note| (member, note))) {
         for line in paragraphs(width - 2, vec![vec![format!("{}: {note}", member.path)]]).lines() {
@@ -92,7 +103,7 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool) {
         }
     }
     for span in &view.spans {
-        describe(text, span, &format!("{indent}  "), verbose);
+        describe(text, span, &format!("{indent}  "), verbose, all);
     }
 }
 
@@ -276,7 +287,7 @@ fn members(view: &ArrayView, width: u16) -> String {
     table(&["slot", "role", "errors", "member"], &[2], in_order(view, row, &["MISSING", "", "-"]))
 }
 
-fn members_in_full(view: &ArrayView) -> String {
+fn members_in_full(view: &ArrayView, width: u16) -> String {
     let row = |member: &MemberView| {
         let io = match (member.direct, member.way.as_deref()) {
             (Some(true), Some("interrupts") | None) => "direct".into(),
@@ -316,7 +327,7 @@ fn members_in_full(view: &ArrayView) -> String {
         "member",
     ];
     let blank = ["MISSING", "", "", "", "", "", "", "", "", "", "", "-"];
-    table(&header, &[2, 3, 4, 5, 6, 7], in_order(view, row, &blank))
+    tables(width, &header, &[2, 3, 4, 5, 6, 7], in_order(view, row, &blank), 2)
 }
 
 /// `85 µs (p99 210 µs, 3 slow)`
@@ -347,7 +358,7 @@ mod tests {
             "created_s": 0, "exports": [], "clients": []});
         let mut view: ArrayView = serde_json::from_value(view).expect("a view");
         describe_state(&mut view);
-        words(&[view], false)
+        words(&[view], false, WIDTH)
     }
 
     /// "failed and holds no slot" once stood for all of these.
@@ -363,6 +374,55 @@ mod tests {
         let spare = [&failed("I/O error")[..], &[("slot", Value::Null)]].concat();
         let text = shown_of(&[member(0, "/a", &[]), member(1, "/c", &[]), member(2, "/b", &spare)]);
         assert!(text.contains("/b failed and holds no slot; it can be removed, otherwise clean"), "{text}");
+    }
+
+    /// At every width: no line is longer, and no value is left out.
+    #[test]
+    fn what_v_shows_fits_the_terminal_and_is_complete() {
+        let latency = json!({"median_us": 85, "p99_us": 210, "p999_us": 300, "max_us": 999, "count": 5, "slow_count": 3});
+        let full = [
+            ("read_count", json!(123_456_789)),
+            ("write_count", json!(23_456_789)),
+            ("read_bytes", json!(34_567_890_u64)),
+            ("written_bytes", json!(45_678_901_u64)),
+            ("read_errors", json!(17)),
+            ("wrong_sectors", json!(18)),
+            ("read_latency", latency.clone()),
+            ("write_latency", latency),
+            ("direct", json!(true)),
+            ("way", json!("polled")),
+            ("serial", json!("S64CNE0R601234")),
+        ];
+        for path in ["/dev/nvme0n1", "/dev/disk/by-id/nvme-SAMSUNG_MZQL27T6HBLA-00A07_S6CKNT0W123456_1-part1"] {
+            let members = [member(0, path, &full), member(1, &path.replace('0', "9"), &full)];
+            for width in [60, 80, 100, 140, 300] {
+                let view = json!({"name": "tank", "full_name": "tank", "uuid": "", "level": "1", "layout": "", "size_bytes": 0,
+                    "health": "optimal", "state": "", "clean": true, "read_only": false, "trim_zeroes": true, "paused": false,
+                    "members": members, "missing_slots": [2], "spans": [], "resync_pending": false, "losses_survived": 1, "in_flight": 0,
+                    "events": 0, "created_s": 0, "exports": [], "clients": []});
+                let view: ArrayView = serde_json::from_value(view).expect("a view");
+                let text = words(&[view], true, width);
+                let fits =
+                    |line: &&str| line.chars().count() <= usize::from(width) || line.trim().chars().all(|char| char != ' ');
+                assert!(text.lines().all(|line| fits(&line)), "{width}:\n{text}");
+                let told = text.split_whitespace().collect::<Vec<_>>().join(" ");
+                for value in [
+                    "123456789",
+                    "23456789",
+                    "33.0 MiB",
+                    "43.6 MiB",
+                    "17",
+                    "18",
+                    "85 µs (p99 210 µs, 3 slow)",
+                    "direct, polled",
+                    "S64CNE0R601234",
+                    "MISSING",
+                    path,
+                ] {
+                    assert!(told.contains(value), "{value} at {width}:\n{text}");
+                }
+            }
+        }
     }
 
     #[test]

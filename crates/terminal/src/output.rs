@@ -115,6 +115,43 @@ pub fn table(header: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String
     finish(table, right, rows)
 }
 
+/// The same within `width` columns. Columns that do not fit stand in further tables below, each with the first `keys` columns and the last one,
+/// which tell the rows apart. If the last is too long for that, each row is a paragraph below it. Nothing is left out.
+pub fn tables(width: u16, header: &[&str], right: &[usize], rows: Vec<Vec<String>>, keys: usize) -> String {
+    let length = |text: &str| shown_sentence(text).to_string().chars().count();
+    let column = |at: usize| rows.iter().map(|row| length(&row[at])).max().unwrap_or(0).max(length(header[at]));
+    let (columns, last): (Vec<usize>, _) = ((0..header.len()).map(column).collect(), header.len() - 1);
+    let fits = |chosen: &[usize]| chosen.iter().map(|&at| columns[at] + 2).sum::<usize>() <= usize::from(width) + 2;
+    let with_keys = |others: &[usize]| [&(0..keys).collect::<Vec<_>>(), others, &[last]].concat();
+    if fits(&with_keys(&(keys..last).collect::<Vec<_>>())) {
+        return table(header, right, rows);
+    }
+    if (keys..last).any(|at| !fits(&with_keys(&[at]))) {
+        let paragraph = |row: &Vec<String>| {
+            let cells = header.iter().zip(row).take(last).filter(|(_, cell)| !cell.is_empty());
+            let cells: Vec<String> = cells.map(|(name, cell)| format!("{name} {cell}")).collect();
+            let lines = paragraphs(width - 2, vec![vec![cells.join(", ")]]);
+            lines.lines().fold(shown_sentence(&row[last]).to_string(), |text, line| text + "\n  " + line)
+        };
+        return rows.iter().map(paragraph).collect::<Vec<_>>().join("\n");
+    }
+    let mut groups: Vec<Vec<usize>> = vec![Vec::new()];
+    for at in keys..last {
+        let group = groups.last_mut().expect("there is one");
+        match fits(&with_keys(&[&group[..], &[at]].concat())) {
+            true => group.push(at),
+            false => groups.push(vec![at]),
+        }
+    }
+    let one = |group: &Vec<usize>| {
+        let chosen = with_keys(group);
+        let header: Vec<&str> = chosen.iter().map(|&at| header[at]).collect();
+        let right: Vec<usize> = (0..chosen.len()).filter(|&at| right.contains(&chosen[at])).collect();
+        table(&header, &right, rows.iter().map(|row| chosen.iter().map(|&at| row[at].clone()).collect()).collect())
+    };
+    groups.iter().map(one).collect::<Vec<_>>().join("\n\n")
+}
+
 /// Names with a text each, in `width` columns. A longer text continues in the next line.
 pub fn paragraphs(width: u16, rows: Vec<Vec<String>>) -> String {
     let mut table = Table::new();

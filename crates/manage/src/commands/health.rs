@@ -14,7 +14,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use stria_alarm::Outcome;
 use stria_block::{shown, shown_sentence};
 use stria_health::{DriveHealth, Seat, Verdict};
-use stria_terminal::output::{paragraphs, print, print_json, table};
+use stria_terminal::output::{paragraphs, print, print_json, tables};
 use stria_terminal::{Failure, NOT_WELL, absolute, size};
 
 /// Lists the causes that stand, or sends a test.
@@ -93,7 +93,7 @@ pub fn health(command: &Health, json: bool) -> Result<u8, Failure> {
         (false, _) if page.drives.is_empty() && page.slow.is_empty() && !silent.is_empty() => {
             print(&client::silent_words(&silent))
         }
-        (false, _) => print(&(client::silent_words(&silent) + &words(&page))),
+        (false, _) => print(&(client::silent_words(&silent) + &words(&page, u16::MAX))),
     }
     if !silent.is_empty() {
         return Ok(client::NO_ANSWER);
@@ -108,7 +108,7 @@ fn is_drive(what: &Path) -> bool {
 }
 
 /// The health of these arrays' drives, as `status -v` shows it below them; nothing if no drive reports any.
-pub fn below_status(services: &[(Client, Vec<ArrayView>)]) -> String {
+pub fn below_status(services: &[(Client, Vec<ArrayView>)], width: u16) -> String {
     let mut page = HealthPage::default();
     for (client, arrays) in services {
         // A serve of an earlier version knows none.
@@ -117,7 +117,7 @@ pub fn below_status(services: &[(Client, Vec<ArrayView>)]) -> String {
         page.drives.extend(found.drives.into_iter().filter(|entry| is_here(&entry.path.to_string_lossy())));
         page.slow.extend(found.slow.into_iter().filter(|slow| is_here(&slow.path)));
     }
-    if page.drives.is_empty() && page.slow.is_empty() { String::new() } else { format!("\n{}", words(&page)) }
+    if page.drives.is_empty() && page.slow.is_empty() { String::new() } else { format!("\n{}", words(&page, width)) }
 }
 
 /// The health of drives, and the servers that were asked and did not answer.
@@ -146,8 +146,8 @@ fn of_arrays(socket: Option<&Path>, name: Option<&Path>) -> Result<(HealthPage, 
     Ok((page, silent))
 }
 
-/// The health of drives as text: a line each, then the reasons.
-pub fn words(page: &HealthPage) -> String {
+/// The health of drives as text within `width` columns: a line each, then the reasons.
+pub fn words(page: &HealthPage, width: u16) -> String {
     let percent = |value: Option<u64>| value.map_or("-".into(), |value| format!("{value} %"));
     let count = |value: Option<u64>| value.map_or("-".into(), |value| value.to_string());
     let row = |entry: &DriveEntry| {
@@ -174,21 +174,23 @@ pub fn words(page: &HealthPage) -> String {
         return "no drive reports its health: image files have none\n".into();
     }
     let header = ["health", "temp", "wear", "spare", "media", "link", "hours", "written", "firmware", "serial", "drive"];
-    let mut text = table(&header, &[1, 2, 3, 4, 5, 6, 7], page.drives.iter().map(row).collect()).trim_end().to_owned() + "\n";
+    let rows = page.drives.iter().map(row).collect();
+    let mut text = tables(width, &header, &[1, 2, 3, 4, 5, 6, 7], rows, 0).trim_end().to_owned() + "\n";
+    let mut say = |line: String| text += &(paragraphs(width, vec![vec![line]]) + "\n");
     for entry in &page.drives {
         let path = entry.path.display().to_string();
         if let Some(seat) = entry.seat.as_ref().and_then(Seat::words) {
-            text += &format!("{}: {}\n", shown(&path), shown(&seat));
+            say(format!("{}: {}", shown(&path), shown(&seat)));
         }
         for finding in entry.health.iter().flat_map(|health| &health.findings) {
-            text += &format!("{}: {}: {}\n", shown(&path), finding.verdict.word(), finding.sentence);
+            say(format!("{}: {}: {}", shown(&path), finding.verdict.word(), finding.sentence));
         }
         if let Some(reason) = &entry.error {
-            text += &format!("{}\n", shown_sentence(reason));
+            say(reason.clone());
         }
     }
     for slow in &page.slow {
-        text += &format!("{}: slow: it {}\n", shown(&slow.path), slow.words());
+        say(format!("{}: slow: it {}", shown(&slow.path), slow.words()));
     }
     text
 }
