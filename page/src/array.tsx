@@ -469,6 +469,8 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
 
 /** Sliders step through powers of two from 1 MiB/s to 8 GiB/s; the last step is no bound. A slider that was not moved changes nothing. */
 const STEPS = 14;
+/** What the API takes for no bound. */
+const NO_BOUND = 0;
 const speed_of = (step: number) => (1 << 20) * 2 ** step;
 const step_of = (bytes: number) => Math.min(STEPS, Math.max(0, Math.round(Math.log2(bytes / (1 << 20)))));
 /** The lower bound that sweeps have before another one is set. */
@@ -492,11 +494,10 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
     }
   };
   const scrubs = entry.tasks.some((task) => task.kind === "scrub" || task.kind === "repair");
-  // The engine knows no "without bound" again: the most that a slider can say is above what drives do.
   const set = { least: view.speed?.min_bytes_per_s ?? LEAST, most: view.speed?.max_bytes_per_s ?? Infinity };
   const words = (bytes: number) => (bytes >= speed_of(STEPS) ? t("no_bound") : rate(bytes));
   const apply = () =>
-    act({ action: "speed", array, min_bytes_per_s: least === null ? null : speed_of(least), max_bytes_per_s: most === null ? null : most >= STEPS ? speed_of(STEPS + 10) : speed_of(most), latency: null });
+    act({ action: "speed", array, min_bytes_per_s: least === null ? null : speed_of(least), max_bytes_per_s: most === null ? null : most >= STEPS ? NO_BOUND : speed_of(most), latency: null });
   return (
     <section class="card">
       <h2>{t("tasks")}</h2>

@@ -873,13 +873,13 @@ export interface components {
             latency: components["schemas"]["LatencyBound"] | null;
             /**
              * Format: uint64
-             * @description The speed on each member that sweeps never exceed.
+             * @description The speed on each member that sweeps never exceed; 0 lifts the bound.
              * @default null
              */
             max_bytes_per_s: number | null;
             /**
              * Format: uint64
-             * @description The speed on each member that sweeps keep even while clients work.
+             * @description The speed on each member that sweeps keep even while clients work; 0: none, only the latency counts.
              * @default null
              */
             min_bytes_per_s: number | null;
@@ -1205,13 +1205,13 @@ export interface components {
             latency?: components["schemas"]["LatencyBoundInput"] | null;
             /**
              * Format: uint64
-             * @description The speed on each member that sweeps never exceed.
+             * @description The speed on each member that sweeps never exceed; 0 lifts the bound.
              * @default null
              */
             max_bytes_per_s?: number | null;
             /**
              * Format: uint64
-             * @description The speed on each member that sweeps keep even while clients work.
+             * @description The speed on each member that sweeps keep even while clients work; 0: none, only the latency counts.
              * @default null
              */
             min_bytes_per_s?: number | null;
@@ -4289,7 +4289,7 @@ export interface components {
             latency: components["schemas"]["LatencyBound"] | null;
             /**
              * Format: uint64
-             * @description Speed on each member that sweeps never exceed.
+             * @description Speed on each member that sweeps never exceed; in a request, 0 lifts the bound.
              */
             max_bytes_per_s: number | null;
             /**

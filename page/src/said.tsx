@@ -56,7 +56,7 @@ function bounds_words(of: Bounds): string {
   const latency = typeof of.bound_us === "number" ? part("latency_bound", { percentile: of.percentile ?? "", bound: of.bound_us }) : part("no_latency_bound");
   return [
     ...(typeof of.min_bytes_per_s === "number" ? [of.min_bytes_per_s === 0 ? part("no_minimum") : part("at_least", { rate: bytes(of.min_bytes_per_s) })] : []),
-    ...(typeof of.max_bytes_per_s === "number" ? [part("at_most", { rate: bytes(of.max_bytes_per_s) })] : []),
+    ...(typeof of.max_bytes_per_s === "number" ? [of.max_bytes_per_s === 0 ? part("no_maximum") : part("at_most", { rate: bytes(of.max_bytes_per_s) })] : []),
     ...(of.percentile ? [latency] : []),
   ].join(", ");
 }

@@ -285,6 +285,7 @@ export const parts = {
   to_span: [", Teilverbund {span}", ", часть {span}"],
   at_least: ["mindestens {rate}/s", "не менее {rate}/с"],
   no_minimum: ["kein Minimum", "без нижней границы"],
+  no_maximum: ["kein Maximum", "без верхней границы"],
   at_most: ["höchstens {rate}/s", "не более {rate}/с"],
   latency_bound: ["Latenz der Clients p{percentile} = {bound} µs", "задержка клиентов p{percentile} = {bound} мкс"],
   no_latency_bound: ["keine Grenze der Latenz", "без предела задержки"],

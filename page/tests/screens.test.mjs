@@ -1063,6 +1063,12 @@ test("what members could do is measured when asked: which one limits, and how mu
       await page.getByRole("button", { name: "Apply" }).click();
       const asked = await until_asked(server, "/api/v1/actions");
       assert.deepEqual([asked.body.min_bytes_per_s, asked.body.max_bytes_per_s], [null, 512 << 20]);
+      await page.getByLabel("At most").fill("14");
+      await page.getByText("no bound").first().waitFor();
+      server.asked.length = 0;
+      await page.getByRole("button", { name: "Apply" }).click();
+      const lifted = await until_asked(server, "/api/v1/actions");
+      assert.equal(lifted.body.max_bytes_per_s, 0);
     },
     { place: "arrays/tank" },
   );

@@ -644,7 +644,7 @@ pub struct ScrubRequest {
 pub struct SpeedRequest {
     /// Speed on each member that sweeps keep even while clients work; 0: none, only the latency counts.
     pub min_bytes_per_s: Option<u64>,
-    /// Speed on each member that sweeps never exceed.
+    /// Speed on each member that sweeps never exceed; in a request, 0 lifts the bound.
     pub max_bytes_per_s: Option<u64>,
     /// The latency that sweeps leave to clients.
     #[serde(default)]

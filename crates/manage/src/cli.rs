@@ -665,7 +665,8 @@ fn latency(text: &str) -> Result<LatencyBound, String> {
     Ok(LatencyBound { percentile, bound_us: u64::try_from(bound.as_micros()).ok() })
 }
 
-fn minimum(text: &str) -> Result<u64, String> {
+/// A bound on speed; 0: none.
+fn bound(text: &str) -> Result<u64, String> {
     if text == "none" { Ok(0) } else { size::parse(text) }
 }
 
@@ -676,10 +677,10 @@ pub struct Speed {
     /// The array.
     pub name: String,
     /// Minimum for each member per second, even while clients work; initially 20MiB. With 0 or "none" only --latency counts.
-    #[arg(long, value_name = "SIZE", value_parser = minimum)]
+    #[arg(long, value_name = "SIZE", value_parser = bound)]
     pub min: Option<u64>,
-    /// Maximum for each member per second; initially unlimited.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    /// Maximum for each member per second; initially, and with 0 or "none", unlimited.
+    #[arg(long, value_name = "SIZE", value_parser = bound)]
     pub max: Option<u64>,
     /// The clients' latency that sweeps must keep, such as p99=1ms (the default; 50ms on hard disks). With "off" sweeps run at
     /// --min while clients work.

@@ -224,6 +224,7 @@ fn trim(trim: &cli::Trim, json: bool) -> Result<(), Failure> {
 fn speed(speed: &cli::Speed, json: bool) -> Result<(), Failure> {
     if let (Some(min), Some(max)) = (speed.min, speed.max)
         && min > max
+        && max > 0
     {
         let (min, max) = (size::show(min), size::show(max));
         return Err(Failure::Usage(format!("--min {min} is above --max {max}: swap them")));
@@ -255,8 +256,8 @@ fn create_spec(create: cli::Create) -> Result<CreateSpec, Failure> {
     if create.spans.is_some() && matches!(level, ArrayLevel::Single(_)) {
         return Err(Failure::Usage(format!("--spans is for levels 50 and 60, not for {level}")));
     }
-    Ok(CreateSpec {
     let slot = |path: &PathBuf| (path.as_os_str() != "missing").then(|| drive_name::path(path, "create", None)).transpose();
+    Ok(CreateSpec {
         name: create.name,
         level,
         layout,

@@ -226,7 +226,7 @@ impl Ledger {
         self.change(|notes| {
             let notes = notes.arrays.entry(uuid.to_owned()).or_default();
             notes.speed_min = request.min_bytes_per_s.or(notes.speed_min);
-            notes.speed_max = request.max_bytes_per_s.or(notes.speed_max);
+            notes.speed_max = request.max_bytes_per_s.or(notes.speed_max).filter(|&max| max > 0);
             notes.latency = request.latency.or(notes.latency);
         });
         self.lock().unwritten.as_ref().map(|(why, _)| why.clone())
@@ -327,6 +327,9 @@ mod tests {
         let (again, _) = Ledger::open(&state);
         let speed = again.speed("u").expect("it was noted");
         assert_eq!((speed.min_bytes_per_s, speed.max_bytes_per_s), (Some(1), Some(9)));
+        ledger.note_speed("u", &SpeedRequest { max_bytes_per_s: Some(0), ..SpeedRequest::default() });
+        let speed = ledger.speed("u").expect("the other bound stays");
+        assert_eq!((speed.min_bytes_per_s, speed.max_bytes_per_s), (Some(1), None), "0 lifts it");
         assert!(again.speed("other").is_none());
         again.forget(&["other".into()]);
         assert!(Ledger::open(&state).0.speed("u").is_some());

@@ -76,7 +76,10 @@ impl fmt::Display for Bounds {
             Size(0) => "no minimum".into(),
             speed => format!("at least {speed}/s"),
         }));
-        bounds.extend(self.max_bytes_per_s.map(|speed| format!("at most {speed}/s")));
+        bounds.extend(self.max_bytes_per_s.map(|speed| match speed {
+            Size(0) => "no maximum".into(),
+            speed => format!("at most {speed}/s"),
+        }));
         bounds.extend(self.percentile.as_ref().map(|percentile| match self.bound_us {
             Some(bound_us) => format!("latency of clients p{percentile} = {bound_us} µs"),
             None => "no bound on latency".into(),

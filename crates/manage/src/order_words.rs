@@ -139,6 +139,12 @@ mod tests {
             ),
             (
                 "PUT",
+                "/v1/arrays/tank/speed",
+                r#"{"min_bytes_per_s":0,"max_bytes_per_s":0}"#,
+                "bounds on the speed of sweeps (no minimum, no maximum) in array \"tank\"",
+            ),
+            (
+                "PUT",
                 "/v1/arrays/tank/settings",
                 r#"{"write":"through","drive_caches":false}"#,
                 "change of settings (write through, the drives' write caches off) in array \"tank\"",

@@ -560,7 +560,8 @@ fn a_job_outlives_a_pause_of_its_sweep() {
     until("the rebuild", &add, &runs);
     do_now(json!({"action": "pause", "array": "tank"}));
     until("the pause of the rebuild", &add, &is_held);
-    do_now(json!({"action": "speed", "array": "tank", "max_bytes_per_s": 1 << 30}));
+    do_now(json!({"action": "speed", "array": "tank", "max_bytes_per_s": 0}));
+    assert_eq!(ask(&place, "/arrays/tank", None).body["view"]["speed"]["max_bytes_per_s"], Value::Null, "0 lifts the bound");
     do_now(json!({"action": "resume", "array": "tank"}));
     assert_eq!(ended(&place, &add)["state"], "done");
 }

@@ -278,3 +278,22 @@ fn what_is_no_path_is_told_as_what_it_is() {
     let added = place.command(&["add", "tank", "1"]).current_dir(place.path("")).output().expect("the program starts");
     assert!(added.status.success(), "{added:?}");
 }
+
+#[test]
+fn a_bound_on_speed_is_lifted_again() {
+    let place = Place::new();
+    let images = place.images(2, SIZE);
+    place.ok(&all(&["create", "tank", "--level", "1", "--assume-clean"], &images));
+    let _serve = place.serve(&images.iter().map(String::as_str).collect::<Vec<_>>());
+    for lifted in ["none", "0"] {
+        place.ok(&["speed", "tank", "--max", "1"]);
+        assert_eq!(place.status("tank")["speed"]["max_bytes_per_s"], 1);
+        place.ok(&["scrub", "tank"]);
+        // A minimum of which the bound that is lifted would make a contradiction.
+        place.ok(&["speed", "tank", "--min", "1M", "--max", lifted]);
+        assert!(place.status("tank")["speed"]["max_bytes_per_s"].is_null());
+        // At one byte a second this would take years.
+        place.settled("tank");
+        place.ok(&["speed", "tank", "--min", "none"]);
+    }
+}

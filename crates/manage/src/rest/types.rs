@@ -465,10 +465,10 @@ pub enum Action {
     Speed {
         /// The array.
         array: String,
-        /// The speed on each member that sweeps keep even while clients work.
+        /// The speed on each member that sweeps keep even while clients work; 0: none, only the latency counts.
         #[serde(default)]
         min_bytes_per_s: Option<u64>,
-        /// The speed on each member that sweeps never exceed.
+        /// The speed on each member that sweeps never exceed; 0 lifts the bound.
         #[serde(default)]
         max_bytes_per_s: Option<u64>,
         /// The latency that sweeps leave to clients.

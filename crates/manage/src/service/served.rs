@@ -120,15 +120,14 @@ pub fn silent(served: &Served, mut view: ArrayView, patience: Duration) -> Array
 
 /// Bounds the speed of an array's sweeps.
 pub fn set_speed(served: &Served, request: &SpeedRequest) -> Result<(), ApiError> {
-    let sectors = |bytes: Option<u64>| bytes.map(|bytes| bytes.div_ceil(SECTOR_BYTES as u64));
-    let (min, max) = (sectors(request.min_bytes_per_s), sectors(request.max_bytes_per_s));
-    if max == Some(0) {
-        return Err(ApiError::new(ApiErrorKind::Invalid, "a maximum of 0 would hold sweeps for ever: `pause` holds them"));
-    }
+    let sectors = |bytes: u64| bytes.div_ceil(SECTOR_BYTES as u64);
+    // The engine's word for no maximum is the largest number.
+    let unbounded = |bytes: u64| if bytes == 0 { u64::MAX } else { sectors(bytes) };
+    let (min, max) = (request.min_bytes_per_s.map(sectors), request.max_bytes_per_s.map(unbounded));
     let mut asked = lock(&served.bounds);
     let bounds = SpeedRequest {
         min_bytes_per_s: request.min_bytes_per_s.or(asked.min_bytes_per_s),
-        max_bytes_per_s: request.max_bytes_per_s.or(asked.max_bytes_per_s),
+        max_bytes_per_s: request.max_bytes_per_s.or(asked.max_bytes_per_s).filter(|&max| max > 0),
         latency: request.latency.or(asked.latency),
     };
     if let (Some(min), Some(max)) = (bounds.min_bytes_per_s, bounds.max_bytes_per_s)
