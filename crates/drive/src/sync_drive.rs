@@ -258,7 +258,10 @@ impl SyncDrive {
     /// # Errors
     /// The file system has not enough space.
     pub fn allocate(&self, sectors: Range<u64>) -> Result<(), IoError> {
-        self.check_writable()?;
+        // A file that was opened beside another handle takes this, too: nothing that it holds changes.
+        if self.0.access != Access::Beside {
+            self.check_writable()?;
+        }
         let bytes = |sectors: u64| sectors * SECTOR_BYTES as u64;
         let (start, len) = (bytes(sectors.start), bytes(sectors.end - sectors.start));
         if self.info().kind != DriveKind::File || len == 0 {

@@ -232,6 +232,10 @@ impl ArrayLanes {
     /// The drive is in a slot.
     pub fn remove(&self, path: PathBuf) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
+        self.remove_in_turn(path)
+    }
+
+    fn remove_in_turn(&self, path: PathBuf) -> Result<(), HostError> {
         let path = self.known(path)?;
         let opened = path.clone();
         // Closed here, and not on a lane: the close may wait for the drive.
@@ -251,19 +255,35 @@ impl ArrayLanes {
         span: Option<String>,
         force: bool,
     ) -> Result<String, HostError> {
-        self.join(open, JoinByPath { span, force, return_only: false, replaces: None })
+        self.join(open, JoinByPath { span, force, return_only: false, replaces: None }, None)
     }
 
-    /// Checks that a drive could be added; nothing changes.
+    /// Adds a drive that is at the path of a failed member, which leaves the list once the drive has its metadata.
     ///
     /// # Errors
     /// As [`ArrayLanes::add`], or [`ArrayLanes::take_back`] if `return_only`.
-    pub fn may_add(&self, drive: &OpenedDrive, span: Option<String>, force: bool, return_only: bool) -> Result<(), HostError> {
+    pub fn add_at(
+        &self,
+        failed: PathBuf,
+        drive: OpenedDrive,
+        span: Option<String>,
+        force: bool,
+        return_only: bool,
+    ) -> Result<String, HostError> {
+        self.join(move || Ok(drive), JoinByPath { span, force, return_only, replaces: None }, Some(failed))
+    }
+
+    /// Checks that a drive could be added, and allocates the space of its metadata where it is a file with holes; nothing else changes.
+    ///
+    /// # Errors
+    /// As [`ArrayLanes::add`], or [`ArrayLanes::take_back`] if `return_only`.
+    pub fn may_add(&self, drive: OpenedDrive, span: Option<String>, force: bool, return_only: bool) -> Result<(), HostError> {
         // What a dropped member lacks is known once the drop is recorded.
         let mut lanes = AllLanes(self);
         lanes.redundant_arrays()?.into_iter().try_for_each(|array| lanes.command(array, Command::CommitDrops))?;
         let (found, join) = (drive.found(), JoinByPath { span, force, return_only, replaces: None });
-        self.on_coordinator(move |array| array.plan_for(&found, &join))?.map(drop)
+        let joining = self.on_coordinator(move |array| array.plan_for(&found, &join))??;
+        drive.allocate(&joining)
     }
 
     /// Adds a drive that has come back by itself: a member returns to the slot that it held by the write-intent bitmap, and a spare becomes a spare
@@ -272,14 +292,21 @@ impl ArrayLanes {
     /// # Errors
     /// As `open`; the drive cannot return, for example because its slot has another member.
     pub fn take_back(&self, open: impl FnOnce() -> Result<OpenedDrive, HostError>) -> Result<String, HostError> {
-        self.join(open, JoinByPath { span: None, force: false, return_only: true, replaces: None })
+        self.join(open, JoinByPath { span: None, force: false, return_only: true, replaces: None }, None)
     }
 
-    fn join(&self, open: impl FnOnce() -> Result<OpenedDrive, HostError>, join: JoinByPath) -> Result<String, HostError> {
+    /// `leaves`: the path of a failed member that leaves the list just before the drive joins.
+    fn join(
+        &self,
+        open: impl FnOnce() -> Result<OpenedDrive, HostError>,
+        join: JoinByPath,
+        leaves: Option<PathBuf>,
+    ) -> Result<String, HostError> {
         self.on_coordinator(|array| array.with_engine(|engine| engine.may_change()))??;
         let mut held = None;
         let text = AllLanes(self).add(|_| {
             let (drive, turn) = self.prepare(open()?, join)?;
+            leaves.map_or(Ok(()), |path| self.remove_in_turn(path))?;
             held = Some((drive.0.ready.drive.clone(), turn));
             Ok(drive)
         })?;

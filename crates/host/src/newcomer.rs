@@ -97,6 +97,18 @@ impl OpenedDrive {
         self.new.identity
     }
 
+    /// Allocates the space that the metadata will need, where the drive is a file with holes. What it holds stays.
+    ///
+    /// # Errors
+    /// The file system has not enough space, or the drive does not answer in time.
+    pub(crate) fn allocate(self, joining: &Joining) -> Result<(), HostError> {
+        let Self { drive, path, .. } = self;
+        let Some(ranges) = joining.writes.as_ref().map(|new| new.ranges.clone()) else { return Ok(()) };
+        in_time(&path, "to allocate the space of its metadata, and nothing was changed", move |_| {
+            Ok(ranges.iter().try_for_each(|range| allocate(&drive, range))?)
+        })
+    }
+
     pub(crate) fn found(&self) -> Arc<FoundDrive> {
         Arc::clone(&self.new)
     }

@@ -453,6 +453,31 @@ fn metadata_have_their_room_and_cost_nobody_its_role_without() {
     }
 }
 
+/// The space of a successor's metadata is found before the failed member leaves the list. Before, the refusal came after that.
+#[test]
+fn a_failed_member_stays_listed_if_its_successor_has_no_space() {
+    if goes_to_a_namespace("a_failed_member_stays_listed_if_its_successor_has_no_space") {
+        return;
+    }
+    let place = Place::new();
+    let full = Full::mount(&place, "tmpfs", 160 << 20, 8 << 20).expect("a namespace has room for tmpfs");
+    let images = full.images(2);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "1", "--assume-clean"], &drives[..]].concat());
+    let _serve = place.serve(&drives);
+    place.ok(&["fail", "tank", drives[1], "--force"]);
+    std::fs::remove_file(drives[1]).expect("it goes");
+    std::fs::File::create(drives[1]).and_then(|file| file.set_len(MEMBER_BYTES)).expect("another file, of holes");
+    full.fill_up();
+    place.run(&["add", "tank", drives[1]]).refused(1, &[drives[1], "no space"]);
+    let status = place.status("tank");
+    let is_failed = |member: &Value| member["path"] == *drives[1] && member["role"] == "failed";
+    assert!(status["members"].as_array().expect("a list").iter().any(is_failed), "{status:#}");
+    full.make_room();
+    place.ok(&["add", "tank", drives[1], "--wait"]);
+    all_in_sync(&place, "with space");
+}
+
 /// A process is killed with writes in flight to ranges without space, and at the next start there is none either. `status` says
 /// why the array refuses writes, flushed data is there, and with space the array is well.
 #[test]

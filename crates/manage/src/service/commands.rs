@@ -79,20 +79,23 @@ impl Service {
         let report = served.lanes.report()?;
         let span = span.map(|span| full_name(&report, &span));
         let may_overwrite = force || confirmed.is_some();
-        let mut opened = None;
+        let joined = |message: String| {
+            self.set_held_cache(&served, &path);
+            self.done(sequence, self.joined(&served, &message, &path))
+        };
         if let Some(failed) = failed_here(&report, &path) {
             // It leaves only once the drive at its path may join. If that is the same drive, it is still open here, and opens anew only afterwards.
             let drive = look_confirmed(&served, &path, confirmed.as_deref())?;
-            served.lanes.may_add(&drive, span.clone(), may_overwrite, return_only)?;
-            if !failed.contains(&drive.identity()) {
-                opened = Some(open_confirmed(&served, &path, confirmed.as_deref())?);
+            let is_another = !failed.contains(&drive.identity());
+            served.lanes.may_add(drive, span.clone(), may_overwrite, return_only)?;
+            if is_another {
+                let drive = open_confirmed(&served, &path, confirmed.as_deref())?;
+                return joined(served.lanes.add_at(path.clone(), drive, span, may_overwrite, return_only)?);
             }
             served.lanes.remove(path.clone())?;
         }
-        let open = || opened.map_or_else(|| open_confirmed(&served, &path, confirmed.as_deref()), Ok);
-        let message = if return_only { served.lanes.take_back(open)? } else { served.lanes.add(open, span, may_overwrite)? };
-        self.set_held_cache(&served, &path);
-        self.done(sequence, self.joined(&served, &message, &path))
+        let open = || open_confirmed(&served, &path, confirmed.as_deref());
+        joined(if return_only { served.lanes.take_back(open)? } else { served.lanes.add(open, span, may_overwrite)? })
     }
 
     /// Replaces a drive that still works.
