@@ -10,6 +10,7 @@ use super::queue::Copier;
 use super::uapi::{ControlCommand, DeviceInfo, Parameters, control, feature};
 use crate::device_note::mark;
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -27,8 +28,11 @@ pub(super) const ZEROES_BYTES_MAX: u32 = 64 << 20;
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 /// How long a device may take to start, which includes reads of its partition table, and to stop, which includes its last requests.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long the kernel may take to notice that a server has died.
-pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(35);
+/// How long the kernel may take to notice that a server has died, and to take back its requests. It notices within 30 s; taking back waits for
+/// the kernel's own threads, which a busy machine may hold up for as long again. The device's users wait in any case.
+pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(90);
+/// A longer wait is told.
+const DEATH_TOLD_AFTER: Duration = Duration::from_secs(10);
 /// The time between two checks of work that another process or the kernel must do.
 pub(super) const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// The side that copies data of a device. It is chosen when the device is made.
@@ -146,19 +150,30 @@ pub(super) fn take_over(info: &DeviceInfo, parameters: &Parameters, options: &Ub
     let mut given = vec![0; Parameters::BYTES];
     given[..4].copy_from_slice(&(Parameters::BYTES as u32).to_ne_bytes());
     // Linux holds the device's lock while it takes the dead server's requests back, and these two commands wait for the lock.
-    let present = ask("describe", control::GET_PARAMETERS, id, 0, given, DEATH_LIMIT)?;
+    let (begun, told) = (Instant::now(), Cell::new(false));
+    let tell = || {
+        if begun.elapsed() >= DEATH_TOLD_AFTER && !told.replace(true) {
+            log::warn!(
+                "/dev/ublkb{id}: the kernel still takes back the requests of the server that died (process {}); its users wait",
+                info.pid
+            );
+        }
+        Ok(())
+    };
+    let present = ask_while("describe", control::GET_PARAMETERS, id, 0, given, DEATH_LIMIT, tell)?;
     if let Some(what) = difference(&Parameters::decode(&present), parameters) {
         return Err(UblkError::Different { id, what });
     }
     let end = Instant::now() + DEATH_LIMIT;
     loop {
-        match ask("begin the recovery of", control::START_RECOVERY, id, 0, Vec::new(), DEATH_LIMIT) {
+        match ask_while("begin the recovery of", control::START_RECOVERY, id, 0, Vec::new(), DEATH_LIMIT, tell) {
             Err(UblkError::Refused { source, .. }) if Errno::from_io_error(&source) == Some(Errno::BUSY) => {}
             outcome => return outcome.map(drop),
         }
         if Instant::now() >= end {
             return Err(UblkError::Served { id, pid: info.pid });
         }
+        tell()?;
         thread::sleep(LOOK_AGAIN);
     }
 }

@@ -35,7 +35,7 @@ pub enum UblkError {
     #[error("/dev/ublkb{0} belongs to another device: choose another number, or none")]
     Taken(u32),
     /// The driver does not answer.
-    #[error("the kernel did not {action} /dev/ublkb{id} within {seconds} s; `dmesg` may say why")]
+    #[error("the kernel did not {action} /dev/ublkb{id} within {seconds} s: try again, and see `dmesg` if it lasts")]
     Silent {
         /// What it was asked for.
         action: &'static str,

@@ -138,6 +138,25 @@ fn goes_on(place: &Place) {
     });
 }
 
+/// Has the kernel log what waits in it, and which requests of the device are under way, if a test ends here by a panic.
+struct KernelWaits;
+
+impl Drop for KernelWaits {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Blocked tasks, and the threads that run.
+            for letter in ["w", "l"] {
+                let _ = fs::write("/proc/sysrq-trigger", letter);
+            }
+            let _ = std::process::Command::new("mount").args(["-t", "debugfs", "none", "/sys/kernel/debug"]).status();
+            for queue in fs::read_dir("/sys/kernel/debug/block/ublkb0").into_iter().flatten().flatten() {
+                let busy = queue.path().join("busy");
+                eprintln!("{}: {}", busy.display(), fs::read_to_string(&busy).unwrap_or_default());
+            }
+        }
+    }
+}
+
 /// Replaces the program `stria`, as the upgrade of a package does; the server is ended and started anew.
 fn upgrade(place: &Place, serve: Serve, arguments: &[&str]) -> Serve {
     let new = format!("{STRIA}.new");
@@ -147,7 +166,11 @@ fn upgrade(place: &Place, serve: Serve, arguments: &[&str]) -> Serve {
     fs::rename(&new, STRIA).expect("another file in its place");
     serve.signal("-TERM");
     serve.ended_well();
-    let serve = place.serve(arguments);
+    let serve = {
+        // What holds a new server up is in the kernel: the guest's log has it, and is shown if the test fails.
+        let _held_up = KernelWaits;
+        place.serve(arguments)
+    };
     let program = |pid: &str| fs::read_link(format!("/proc/{pid}/exe")).expect("a process").display().to_string();
     assert_eq!(program(&serve.pid().to_string()), STRIA);
     assert!(watchers().iter().all(|watcher| program(watcher).ends_with("(deleted)")), "the device keeps its watcher");
