@@ -301,6 +301,10 @@ fn settings_are_planned_and_kept() {
     assert_eq!(view()["write"], "through");
     assert!(config().contains("write = \"through\""), "{}", config());
 
+    // What would be refused in any case is refused before it is asked for.
+    let refused = ask(&place, "/plans", Some(set(json!({"drive_caches": false}))));
+    assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("is a file, which has no cache"), "{refused:?}");
+
     let job = do_it(&place, set(json!({"bitmap": "none", "log": "none"})));
     assert!(job["state"] == "failed" && text(&job).contains("in use by"), "{job:#}");
     assert!(view()["bitmap"].is_object(), "nothing has changed");

@@ -691,6 +691,7 @@ fn plan_set(machine: &Machine, action: &Action, array: &str) -> Result<Based, Ap
         return Err(invalid("no setting is named: write, drive_caches, read_only, bitmap, log or integrity"));
     }
     let changes_drives = !request.changes().map_err(invalid)?.is_empty();
+    machine.service.may_set(&entry.name, &request)?;
     let title = Say::SetArray { array: entry.name.clone(), settings: request.clone() };
     let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
     if let Some(view) = &entry.view {

@@ -18,6 +18,15 @@ use stria_front::Closing;
 use stria_front::ublk::UblkDevice;
 use stria_host::{ArrayReport, HostError, OpenOptions, PlannedArray, find_readable};
 
+/// What a change of settings would do.
+struct Ahead {
+    drives: Vec<PathBuf>,
+    changes: Vec<Change>,
+    read_only: Option<bool>,
+    needs_pause: bool,
+    is_another_device: bool,
+}
+
 impl Service {
     /// The settings of a served array; `None`: no array of this name is served.
     pub fn settings(&self, name: &str) -> Option<Held> {
@@ -29,23 +38,9 @@ impl Service {
     /// Changes settings of an array.
     pub fn set(&self, name: &str, request: &SettingsRequest) -> Result<Done, ApiError> {
         let (mut served, sequence) = (self.find(name)?, self.events.sequence());
-        let changes = request.changes().map_err(|error| ApiError::new(ApiErrorKind::Invalid, error))?;
-        let drives = drives_in_use(&served.lanes.report()?);
-        if request.drive_caches.is_some() {
-            refuse_files(&served.lanes.report()?)?;
-        }
-        let differs = !changes.is_empty() && stria_host::change(&drives, &changes, true)?;
-        let read_only = request.read_only.filter(|&wanted| wanted != served.read_only);
+        let Ahead { drives, changes, read_only, needs_pause, is_another_device } = self.ahead(&served, request, request.force)?;
         let mut done = Vec::new();
-        if differs || read_only.is_some() {
-            if differs && served.read_only && read_only.is_none() {
-                let text = format!(
-                    "array \"{name}\" is read-only, so its metadata stay as they are: `stria set {name} --read-only off` first"
-                );
-                return Err(ApiError::new(ApiErrorKind::Refused, text));
-            }
-            let is_another_device = read_only.is_some() || request.integrity.is_some();
-            self.refuse_users(&served, is_another_device, request.force)?;
+        if needs_pause {
             let options = OpenOptions { read_only: read_only.unwrap_or(served.read_only), ..served.options };
             served = self.pause_for(&served, options, &drives, &changes, is_another_device)?;
             done.push(format!("array \"{name}\" was changed in a pause"));
@@ -67,6 +62,36 @@ impl Service {
         let message = done.join("; ");
         self.events.push(view::plain_event(name, "changed", message.clone()));
         self.done(sequence, message)
+    }
+
+    /// Refuses what [`Service::set`] would refuse, also with force; nothing changes. An array that is not served has no users.
+    pub fn may_set(&self, name: &str, request: &SettingsRequest) -> Result<(), ApiError> {
+        self.find(name).map_or(Ok(()), |served| self.ahead(&served, request, true).map(drop))
+    }
+
+    /// What a change of settings would do. `force`: clients may see errors.
+    fn ahead(&self, served: &Served, request: &SettingsRequest, force: bool) -> Result<Ahead, ApiError> {
+        let changes = request.changes().map_err(|error| ApiError::new(ApiErrorKind::Invalid, error))?;
+        let report = served.lanes.report()?;
+        let drives = drives_in_use(&report);
+        if request.drive_caches.is_some() {
+            refuse_files(&report)?;
+        }
+        let differs = !changes.is_empty() && stria_host::change(&drives, &changes, true)?;
+        let read_only = request.read_only.filter(|&wanted| wanted != served.read_only);
+        if differs && served.read_only && read_only.is_none() {
+            let name = &served.name;
+            let text = format!(
+                "array \"{name}\" is read-only, so its metadata stay as they are: `stria set {name} --read-only off` first"
+            );
+            return Err(ApiError::new(ApiErrorKind::Refused, text));
+        }
+        let (needs_pause, is_another_device) =
+            (differs || read_only.is_some(), read_only.is_some() || request.integrity.is_some());
+        if needs_pause {
+            self.refuse_users(served, is_another_device, force)?;
+        }
+        Ok(Ahead { drives, changes, read_only, needs_pause, is_another_device })
     }
 
     /// Refuses a pause that clients would not outlive. `force` allows it, but not if the block device is in use and has to become another: the
