@@ -4,9 +4,10 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Say as Sentence, type Severity, known_of } from "./cases.ts";
 import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
 import { awaiting, drives, drives_fault, here, in_s, jobs, login_needed, logins, refusal, silent_since, state } from "./live.ts";
+import type { components } from "./contract.d.ts";
 import { known } from "./server.ts";
 import type { Action, ArrayView, Drive, MemberView, Seat, Task } from "./types.ts";
-import { type Key, t } from "./words.ts";
+import { type Key, language, t } from "./words.ts";
 
 const PATHS = {
   good: "M4.5 12.5l5 5 10-11",
@@ -296,11 +297,34 @@ export type Fault = { message: string; status: number; kind: string };
 const SILENCES: Record<string, Key> = { silent_order: "no_answer_now", no_access: "cockpit_no_access", no_daemon: "cockpit_no_daemon" };
 const silence_word = ({ kind }: { kind: string }) => SILENCES[kind] ?? "no_answer_read";
 
+/** What a refusal means, by its kind. The server's own sentence, which says why, is English. */
+const REFUSALS: Record<string, Key> = {
+  not_found: "refusal_not_found",
+  invalid: "refusal_invalid",
+  refused: "refusal_refused",
+  unsafe: "refusal_unsafe",
+  failed: "refusal_failed",
+  unauthorized: "refusal_unauthorized",
+  forbidden: "refusal_forbidden",
+  plan_needed: "refusal_plan_needed",
+  plan_changed: "refusal_plan_changed",
+  too_many: "refusal_too_many",
+} satisfies Record<components["schemas"]["ApiErrorKind"], Key>;
+const refusal_word = (kind: string) => (language.value !== "en" && REFUSALS[kind] ? `${t(REFUSALS[kind])} ` : "");
+
 /** A fault, shown where the request was made. */
 export const Refused = ({ error }: { error: Fault | null }) =>
   error && (
     <p class="refused" role="alert">
-      <Sign name="critical" /> {error.status === 0 ? <Told text={t(silence_word(error))} /> : <span lang="en">{error.message}</span>}
+      <Sign name="critical" />{" "}
+      {error.status === 0 ? (
+        <Told text={t(silence_word(error))} />
+      ) : (
+        <span>
+          {refusal_word(error.kind)}
+          <span lang="en">{error.message}</span>
+        </span>
+      )}
     </p>
   );
 

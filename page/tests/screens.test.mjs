@@ -1838,6 +1838,27 @@ test("days after a preposition, several slots and several drives have their form
   });
 });
 
+test("a refusal says in the reader's language what it means, before the server's English", async () => {
+  let kind = "refused";
+  SCENES.refusing = () => ({ ...SCENES.well(), refuse: (method, path) => (method === "POST" && path === "/api/v1/alarms/test" ? { status: 409, kind, message: `no, ${kind}` } : null) });
+  const said = (locale, kinds) =>
+    on(
+      "refusing",
+      async (page) => {
+        for (const [one, words] of Object.entries(kinds)) {
+          kind = one;
+          await page.locator("main section").last().getByRole("button").click();
+          await page.getByText(`no, ${one}`, { exact: true }).waitFor();
+          assert.equal((await page.locator(".refused").innerText()).trim(), `${words}no, ${one}`);
+        }
+      },
+      { place: "alarms", locale },
+    );
+  await said("en-GB", { refused: "", unsafe: "" });
+  await said("de-DE", { refused: "Das geht zurzeit nicht: ", unsafe: "Es könnten Daten verloren gehen: ", failed: "Der Versuch ist gescheitert: ", of_tomorrow: "" });
+  await said("ru-RU", { refused: "Сейчас это невозможно: ", plan_changed: "За это время всё изменилось: " });
+});
+
 test("every sentence of the server is worded in German and Russian, with values that it has", async () => {
   const { build } = await import("esbuild");
   const made = await build({ entryPoints: [new URL("../src/sentences.ts", import.meta.url).pathname], bundle: true, format: "esm", write: false });
