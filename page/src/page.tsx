@@ -16,9 +16,9 @@ import { Alarms, Settings } from "./settings.tsx";
 import { type Key, language, t } from "./words.ts";
 
 // Names and texts come from drives and networks. What is not drawn, and what changes the direction or order of others, is shown as U+FFFD: the
-// classes of `block::shown`, but for line ends, tabs and the blanks that dates and figures of some languages have (U+00A0, U+2009, U+202F).
+// classes of `block::shown`, but for line ends, tabs, the page's own soft hyphens, and the blanks that dates and figures have (U+00A0, U+2009, U+202F).
 const HARMFUL =
-  /(?![\t\n])[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Noncharacter_Code_Point}\u1680\u2000-\u2008\u200a\u205f\u2800\u3000\ufffc\u{13441}\u{13442}\u{16fe4}\u{1d159}]/gu;
+  /(?![\t\n\u00ad])[\p{Cc}\p{Cf}\p{Co}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Noncharacter_Code_Point}\u1680\u2000-\u2008\u200a\u205f\u2800\u3000\ufffc\u{13441}\u{13442}\u{16fe4}\u{1d159}]/gu;
 const harmless = (child: ComponentChildren): ComponentChildren =>
   typeof child === "string" ? child.replace(HARMFUL, "\ufffd") : Array.isArray(child) ? child.map(harmless) : child;
 const before = options.vnode;
