@@ -10,9 +10,12 @@ use crate::answers::{ANSWERS_WITHIN, not_in_time};
 use crate::candidate::candidate_of;
 use crate::checked::{ReadyDrive, prepare_drive};
 use crate::examine::{allocate, refuse_other, wipe};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use stria_array::DriveSector;
+use stria_block::ErrorKind;
 use stria_drive::{Access, Identity, IoOptions, SyncDrive, within};
 use stria_format::md::recorder::Adopt;
 use stria_tree::{Intended, Joining, NewMetadata};
@@ -104,9 +107,7 @@ impl OpenedDrive {
     pub(crate) fn allocate(self, joining: &Joining) -> Result<(), HostError> {
         let Self { drive, path, .. } = self;
         let Some(ranges) = joining.writes.as_ref().map(|new| new.ranges.clone()) else { return Ok(()) };
-        in_time(&path, "to allocate the space of its metadata, and nothing was changed", move |_| {
-            Ok(ranges.iter().try_for_each(|range| allocate(&drive, range))?)
-        })
+        in_time(&path, "to allocate the space of its metadata, and nothing was changed", move |_| allocate_all(&drive, &ranges))
     }
 
     pub(crate) fn found(&self) -> Arc<FoundDrive> {
@@ -124,9 +125,7 @@ impl OpenedDrive {
                 || if is_late.load(Ordering::SeqCst) { Err(HostError::Refused("it is too late".into())) } else { Ok(()) };
             let mut candidate = new.candidate.clone();
             if let Some(NewMetadata { writes, ranges }) = writes {
-                for range in ranges {
-                    allocate(&drive, &range)?;
-                }
+                allocate_all(&drive, &ranges)?;
                 on_time()?;
                 wipe(&drive)?;
                 for write in writes {
@@ -142,6 +141,16 @@ impl OpenedDrive {
             Ok(PreparedDrive { new, ready, intended })
         })
     }
+}
+
+/// Allocates the space of ranges where the drive is a file with holes.
+fn allocate_all(drive: &SyncDrive, ranges: &[Range<DriveSector>]) -> Result<(), HostError> {
+    ranges.iter().try_for_each(|range| allocate(drive, range)).map_err(|error| match error.kind {
+        ErrorKind::NoSpace => {
+            HostError::Refused(format!("{error}; free space on the file system that holds it, and repeat the command"))
+        }
+        _ => error.into(),
+    })
 }
 
 /// Runs `work`, which may wait for a drive, on a thread. `for_what` completes the sentence of the error: the purpose of the time,

@@ -469,7 +469,7 @@ fn a_failed_member_stays_listed_if_its_successor_has_no_space() {
     std::fs::remove_file(drives[1]).expect("it goes");
     std::fs::File::create(drives[1]).and_then(|file| file.set_len(MEMBER_BYTES)).expect("another file, of holes");
     full.fill_up();
-    place.run(&["add", "tank", drives[1]]).refused(1, &[drives[1], "no space"]);
+    place.run(&["add", "tank", drives[1]]).refused(1, &[drives[1], "No space left", "free space on the file system"]);
     let status = place.status("tank");
     let is_failed = |member: &Value| member["path"] == *drives[1] && member["role"] == "failed";
     assert!(status["members"].as_array().expect("a list").iter().any(is_failed), "{status:#}");
