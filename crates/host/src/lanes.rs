@@ -26,8 +26,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOK_UP: Duration = Duration::from_secs(1);
 /// The time that a stop waits for a drive that ends no request, before it goes on without it.
 const STOP_WITHOUT: Duration = Duration::from_secs(10);
-/// The same for a stop in a hurry, for which the time before the stop counts as well. A drive that retries a command is often silent for a second.
-const HURRIED_STOP_WITHOUT: Duration = Duration::from_secs(2);
+/// The same for a stop in a hurry, for which the time before the stop counts as well. A healthy drive may flush or retry for seconds, and must not
+/// lose its slot for that.
+const HURRIED_STOP_WITHOUT: Duration = Duration::from_secs(5);
 /// A stop names the drives that it waits for once they are silent for so long.
 const STOP_TELLS_AFTER: Duration = Duration::from_secs(3);
 /// The time between two checks whether a drive has been silent for that long.
