@@ -553,7 +553,7 @@ impl ArrayLanes {
                         if waits_for.insert(path.clone()) {
                             let (path, limit) = (path.display(), STOP_WITHOUT.as_secs());
                             told(format!(
-                                "the stop waits for {path}, which has not answered for {seconds} s, for {limit} s at most"
+                                "the stop waits for {path}, which has not answered for {seconds} s; it goes on without it after {limit} s"
                             ));
                         }
                     }
