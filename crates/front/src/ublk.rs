@@ -140,8 +140,9 @@ impl UblkDevice {
         if taken_over && renames {
             announce(&format!("ublkb{}", info.id));
         }
-        // Not essential: without it the death of a server is noticed after 30 s at the latest. Not again on a device that has it: Linux 6.12 lets
-        // every request end before it changes this, and a server that is killed meanwhile would wait for itself.
+        // Not essential: without it the death of a server is noticed after 30 s at the latest. Not again on a device that has
+        // it: Linux 6.12 lets every request end before it changes this, and a server that is killed meanwhile would wait for
+        // itself.
         let page = format!("/sys/block/ublkb{}/queue/io_timeout", info.id);
         if fs::read_to_string(&page).is_ok_and(|present| present.trim() != LOOK_AFTER_MS) {
             let _ = fs::write(page, LOOK_AFTER_MS);

@@ -274,7 +274,8 @@ impl ArrayLanes {
         self.join(move || Ok(drive), JoinByPath { span, force, return_only, replaces: None }, Some(failed))
     }
 
-    /// Checks that a drive could be added, and allocates the space of its metadata where it is a file with holes; nothing else changes.
+    /// Checks that a drive could be added, and allocates the space of its metadata where it is a file with holes; nothing else
+    /// changes.
     ///
     /// # Errors
     /// As [`ArrayLanes::add`], or [`ArrayLanes::take_back`] if `return_only`.

@@ -52,8 +52,8 @@ pub fn find(array: &ArrayView, word: &Path, prefer: Prefer) -> Result<PathBuf, F
     }
 }
 
-/// The path of a drive that is no member, or whose array is not asked: only a path names such a drive. `command`: what takes it. `of`: the array
-/// that the command names.
+/// The path of a drive that is no member, or whose array is not asked: only a path names such a drive. `command`: what takes
+/// it. `of`: the array that the command names.
 ///
 /// # Errors
 /// When the word is no path here, and seems to mean something else: a slot, a serial number, an array, or a name in `/dev`.
@@ -70,7 +70,8 @@ pub fn path(word: &Path, command: &str, of: Option<&ArrayView>) -> Result<PathBu
             in_dev.display()
         )));
     }
-    // Those of other arrays are only known while they are served. A server that does not answer tells less, and is no reason to fail.
+    // Those of other arrays are only known while they are served. A server that does not answer tells less, and is no reason to
+    // fail.
     let named = std::env::var_os("STRIA_SOCKET").map(PathBuf::from);
     let sockets = std::iter::once(None).chain(named.as_deref().map(Some));
     let served = sockets.filter_map(|socket| client::survey(socket).ok()).flat_map(|(services, _)| services);
@@ -89,7 +90,8 @@ pub fn paths(words: &[PathBuf], command: &str) -> Result<Vec<PathBuf>, Failure> 
     words.iter().map(|word| path(word, command, None)).collect()
 }
 
-/// What a word seems to mean that is no path, and how to write what the command takes. `of` is the first of `arrays`, if it is known.
+/// What a word seems to mean that is no path, and how to write what the command takes. `of` is the first of `arrays`, if it is
+/// known.
 fn not_a_path(text: &str, command: &str, of: Option<&ArrayView>, arrays: &[ArrayView]) -> Option<String> {
     let takes = format!("`{command}` takes a drive by its path, such as /dev/sdb");
     let (before, slot) = text.rsplit_once(':').map_or((None, text), |(array, slot)| (Some(array), slot));

@@ -115,8 +115,9 @@ pub fn table(header: &[&str], right: &[usize], rows: Vec<Vec<String>>) -> String
     finish(table, right, rows)
 }
 
-/// The same within `width` columns. Columns that do not fit stand in further tables below, each with the first `keys` columns and the last one,
-/// which tell the rows apart. If the last is too long for that, each row is a paragraph below it. Nothing is left out.
+/// The same within `width` columns. Columns that do not fit stand in further tables below, each with the first `keys` columns
+/// and the last one, which tell the rows apart. If the last is too long for that, each row is a paragraph below it. Nothing is
+/// left out.
 pub fn tables(width: u16, header: &[&str], right: &[usize], rows: Vec<Vec<String>>, keys: usize) -> String {
     let length = |text: &str| shown_sentence(text).to_string().chars().count();
     let column = |at: usize| rows.iter().map(|row| length(&row[at])).max().unwrap_or(0).max(length(header[at]));

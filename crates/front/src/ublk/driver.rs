@@ -28,8 +28,9 @@ pub(super) const ZEROES_BYTES_MAX: u32 = 64 << 20;
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 /// How long a device may take to start, which includes reads of its partition table, and to stop, which includes its last requests.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
-/// How long the kernel may take to notice that a server has died, and to take back its requests. It notices within 30 s; taking back waits for
-/// the kernel's own threads, which a busy machine may hold up for as long again. The device's users wait in any case.
+/// How long the kernel may take to notice that a server has died, and to take back its requests. It notices within 30 s; taking
+/// back waits for the kernel's own threads, which a busy machine may hold up for as long again. The device's users wait in any
+/// case.
 pub(super) const DEATH_LIMIT: Duration = Duration::from_secs(90);
 /// A longer wait is told.
 const DEATH_TOLD_AFTER: Duration = Duration::from_secs(10);
