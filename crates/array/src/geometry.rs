@@ -215,7 +215,7 @@ impl Geometry {
         match (self.level, self.layout) {
             (Level::Raid1, _) => self.slot_count() - 1,
             (_, Layout::Copies(copies)) => copies.count() - 1,
-            _ => self.level.parity_count(),
+            (_, Layout::Plain | Layout::Zones(_) | Layout::Parity(_)) => self.level.parity_count(),
         }
     }
 

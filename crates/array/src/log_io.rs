@@ -67,7 +67,9 @@ impl Core {
         self.ready.until(&log.stage_changed, || log.stage() != StartStage::Opening).await;
         match log.stage() {
             StartStage::Open => Ok(()),
-            _ => Err(lost("write", "members cannot flush what the last run left in their caches")),
+            StartStage::Replaying | StartStage::Readable | StartStage::Replayed | StartStage::Opening => {
+                Err(lost("write", "members cannot flush what the last run left in their caches"))
+            }
         }
     }
 

@@ -135,7 +135,9 @@ impl Core {
                 match end {
                     // R2: the writes that wait for these bits fail.
                     UpdateEnd::Unwritten => intent.refused(&set),
-                    _ => intent.recorded(&set),
+                    UpdateEnd::Durable => intent.recorded(&set),
+                    UpdateEnd::NoSpace => unreachable!("only a list of bad blocks may lack space"),
+                    UpdateEnd::Overtaken => unreachable!("only a state is overtaken by that of another lane"),
                 }
             }
             drop(lock);

@@ -44,7 +44,9 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
             let result = match (core.drops_are_recorded("write"), core.health()) {
                 (Err(error), _) => Err(error),
                 (_, Health::Failed) => Err(lost("write", "no member is left to take a part of it")),
-                _ => zero_members(&core, &stripes, &rows, Zeroing { fua, fast: false, ..zeroing }).await,
+                (Ok(()), Health::Optimal | Health::Degraded) => {
+                    zero_members(&core, &stripes, &rows, Zeroing { fua, fast: false, ..zeroing }).await
+                }
             };
             core.wait_for_ack_barrier().await;
             core.log_end(stripes.start, &[], logged);

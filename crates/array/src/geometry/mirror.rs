@@ -18,7 +18,9 @@ impl Geometry {
     fn copies(&self) -> Copies {
         match self.layout {
             Layout::Copies(copies) => copies,
-            _ => Copies { near: self.slot_count() as u8, far: 1, offset: false },
+            Layout::Plain | Layout::Zones(_) | Layout::Parity(_) => {
+                Copies { near: self.slot_count() as u8, far: 1, offset: false }
+            }
         }
     }
 

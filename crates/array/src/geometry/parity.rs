@@ -23,6 +23,16 @@ pub struct StripeMap {
     pub code_count: usize,
 }
 
+/// True if Q stays on the last member, and P rotates over the others.
+fn rotates_beside_q(layout: ParityLayout) -> bool {
+    use ParityLayout::*;
+    match layout {
+        LeftAsymmetric6 | RightAsymmetric6 | LeftSymmetric6 | RightSymmetric6 => true,
+        LeftAsymmetric | RightAsymmetric | LeftSymmetric | RightSymmetric | ParityFirst | ParityLast | DdfZeroRestart
+        | DdfNRestart | DdfNContinue | ParityFirst6 => false,
+    }
+}
+
 impl Geometry {
     /// Rows of one stripe on each member, which is the strip length.
     pub fn stripe_count(&self) -> u64 {
@@ -31,11 +41,10 @@ impl Geometry {
 
     /// Places repeat after this many stripes; 0 for levels without parity.
     pub fn stripe_map_period(&self) -> u64 {
-        use ParityLayout::*;
         match self.layout {
             _ if self.level.parity_count() == 0 => 0,
-            Layout::Parity(LeftAsymmetric6 | RightAsymmetric6 | LeftSymmetric6 | RightSymmetric6) => self.slot_count() as u64 - 1,
-            _ => self.slot_count() as u64,
+            Layout::Parity(layout) if rotates_beside_q(layout) => self.slot_count() as u64 - 1,
+            Layout::Plain | Layout::Zones(_) | Layout::Parity(_) | Layout::Copies(_) => self.slot_count() as u64,
         }
     }
 
@@ -47,12 +56,11 @@ impl Geometry {
         let turn = |period: usize| (stripe % period as u64) as usize;
         let layout = match self.layout {
             Layout::Parity(layout) => layout,
-            _ => ParityLast,
+            Layout::Plain | Layout::Zones(_) | Layout::Copies(_) => ParityLast,
         };
         let parity_count = self.level.parity_count();
         // P of the rotating layouts, left and right, over the members that rotate.
-        let period =
-            if matches!(layout, LeftAsymmetric6 | RightAsymmetric6 | LeftSymmetric6 | RightSymmetric6) { n - 1 } else { n };
+        let period = if rotates_beside_q(layout) { n - 1 } else { n };
         let left = period - 1 - turn(period);
         let right = turn(period);
         let p = match layout {
@@ -65,7 +73,8 @@ impl Geometry {
         let q = match layout {
             LeftAsymmetric6 | RightAsymmetric6 | LeftSymmetric6 | RightSymmetric6 | ParityFirst6 => n - 1,
             DdfNContinue => (p + n - 1) % n,
-            _ => (p + 1) % n,
+            LeftAsymmetric | RightAsymmetric | LeftSymmetric | RightSymmetric | ParityFirst | ParityLast | DdfZeroRestart
+            | DdfNRestart => (p + 1) % n,
         };
         let parity: SmallVec<[u16; 2]> = [p as u16, q as u16].into_iter().take(parity_count).collect();
         assert_eq!(parity.len(), parity_count, "layouts place P and Q");
@@ -74,7 +83,8 @@ impl Geometry {
         let first = match layout {
             LeftSymmetric | RightSymmetric => p + parity_count,
             DdfNContinue | LeftSymmetric6 | RightSymmetric6 => p + 1,
-            _ => 0,
+            LeftAsymmetric | RightAsymmetric | ParityFirst | ParityLast | DdfZeroRestart | DdfNRestart | LeftAsymmetric6
+            | RightAsymmetric6 | ParityFirst6 => 0,
         };
         let data: SmallVec<[u16; 32]> = match layout {
             LeftSymmetric6 | RightSymmetric6 => {

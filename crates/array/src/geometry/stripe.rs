@@ -55,7 +55,7 @@ impl Geometry {
                     done = end;
                 }
             }
-            _ => {}
+            Level::Raid1 | Level::Raid4 | Level::Raid5 | Level::Raid6 | Level::Raid10 => {}
         }
         zones
     }

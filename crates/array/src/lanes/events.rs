@@ -145,7 +145,7 @@ impl LaneEvents {
                 // The progress of a lane counts, if the others go on.
                 let begin_anew = |part: &mut Part| match part {
                     Part::Finished { .. } if paused || goes_on => {}
-                    _ => *part = Part::Idle,
+                    Part::Idle | Part::Runs | Part::Finished { .. } | Part::Stopped { .. } => *part = Part::Idle,
                 };
                 round.lanes.iter_mut().for_each(begin_anew);
                 (round.is_reported, round.rebuilt) = (false, false);
