@@ -536,7 +536,7 @@ mod tests {
         );
         assert!(refusal("program_bytes = [65_536,", "program_bytes = [1000,").contains("program_bytes must be whole pages"));
         assert!(refusal("capacity_bytes = [4_000_787_030_016,", "capacity_bytes = [5_000,").contains("capacity_bytes"));
-        assert!(refusal("link_bytes_per_s = [3_200_000_000,", "link_bytes_per_s = [0,").contains("link_bytes_per_s"));
+        assert!(refusal("link_bytes_per_s = [3_000_000_000,", "link_bytes_per_s = [0,").contains("link_bytes_per_s"));
         assert!(refusal("[ssd]", "[tape]").contains("tape"));
         assert!(refusal("mtbf_hours = [2_000_000.0,", "mtbf_hours = [0.0,").contains("mtbf_hours must be above 0"));
         for value in ["nan", "inf", "1e-300", "1e300", "-1.0"] {
