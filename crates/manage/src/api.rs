@@ -136,14 +136,65 @@ pub enum HealthView {
 }
 
 /// One array, as `status` shows it.
+// In JSON the fields of all components stand side by side, in this order.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct ArrayView {
+    /// What it is called.
+    #[serde(flatten)]
+    pub identity: IdentityView,
+    /// How it places data on its members.
+    #[serde(flatten)]
+    pub geometry: GeometryView,
+    /// The state that it is in.
+    #[serde(flatten)]
+    pub condition: ConditionView,
+    /// What it consists of.
+    #[serde(flatten)]
+    pub parts: PartsView,
+    /// What its redundancy is worth, and the work on it.
+    #[serde(flatten)]
+    pub redundancy: RedundancyView,
+    /// The state in one line, the worst first: `DEGRADED: slot 2 missing, survives 1 more failure, no spare`.
+    #[serde(default)]
+    pub headline: String,
+    /// What it does for its writes.
+    #[serde(flatten)]
+    pub writes: WritesView,
+    /// The bounds on the speed of its sweeps, as they were set: a null one is the default (at least 20 MiB/s, no upper bound, no bound on latency).
+    /// Null: a span, which has those of its array.
+    #[serde(default)]
+    pub speed: Option<SpeedRequest>,
+    /// The drives' own write caches, in words; null: the members are files, or it is a span.
+    #[serde(default)]
+    pub drive_caches: Option<String>,
+    /// Requests that have not ended.
+    pub in_flight: usize,
+    /// The count of superblock updates.
+    pub events: u64,
+    /// When it was created, in seconds since 1970.
+    pub created_s: u64,
+    /// The ways by which clients reach it.
+    #[serde(flatten)]
+    pub access: AccessView,
+    /// The threads that it runs on, the coordinator first; empty for a span, which runs on the threads of its array.
+    #[serde(default)]
+    pub lanes: Vec<LaneView>,
+}
+
+/// What an array is called.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct IdentityView {
     /// Its name without host; also its export's name.
     pub name: String,
     /// `host:name`, or `name`.
     pub full_name: String,
     /// Its identity, as mdadm writes it.
     pub uuid: String,
+}
+
+/// How an array places data on its members.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct GeometryView {
     /// `jbod`, `0`, `1`, `4`, `5`, `6`, `10`, `50`, `60`.
     pub level: String,
     /// In mdadm's words; `plain` if a level has only one.
@@ -154,6 +205,11 @@ pub struct ArrayView {
     pub strip_reason: Option<String>,
     /// The size that clients see.
     pub size_bytes: u64,
+}
+
+/// The state that an array is in, and what it therefore refuses.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct ConditionView {
     /// The worst of it and its spans.
     pub health: HealthView,
     /// In words: `clean`, `degraded, rebuilding`.
@@ -185,6 +241,11 @@ pub struct ArrayView {
     /// The cost of sweeps for clients is being measured: they are held twice for some seconds.
     #[serde(default)]
     pub measuring: bool,
+}
+
+/// What an array consists of.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PartsView {
     /// In order of their handles; failed ones stay until they are removed.
     pub members: Vec<MemberView>,
     /// Slots without a member.
@@ -194,6 +255,11 @@ pub struct ArrayView {
     pub last_drives: Vec<LastDrive>,
     /// Arrays among the members.
     pub spans: Vec<ArrayView>,
+}
+
+/// What an array's redundancy is worth, and the work on it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct RedundancyView {
     /// The sweep that runs.
     pub sweep: Option<SweepView>,
     /// Redundancy may be inconsistent somewhere.
@@ -212,9 +278,11 @@ pub struct ArrayView {
     /// How many more members may be lost without loss of data, whichever they are; with spans, the least of them.
     #[serde(default)]
     pub losses_survived: usize,
-    /// The state in one line, the worst first: `DEGRADED: slot 2 missing, survives 1 more failure, no spare`.
-    #[serde(default)]
-    pub headline: String,
+}
+
+/// What an array does for its writes, and what a power cut costs.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct WritesView {
     /// The write-intent bitmap.
     pub bitmap: Option<BitmapView>,
     /// The write log; null: there is none.
@@ -225,19 +293,11 @@ pub struct ArrayView {
     /// The same in words, and what a power cut costs.
     #[serde(default)]
     pub power_cut: String,
-    /// The bounds on the speed of its sweeps, as they were set: a null one is the default (at least 20 MiB/s, no upper bound, no bound on latency).
-    /// Null: a span, which has those of its array.
-    #[serde(default)]
-    pub speed: Option<SpeedRequest>,
-    /// The drives' own write caches, in words; null: the members are files, or it is a span.
-    #[serde(default)]
-    pub drive_caches: Option<String>,
-    /// Requests that have not ended.
-    pub in_flight: usize,
-    /// The count of superblock updates.
-    pub events: u64,
-    /// When it was created, in seconds since 1970.
-    pub created_s: u64,
+}
+
+/// The ways by which clients reach an array, and the clients.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+pub struct AccessView {
     /// URIs by which clients reach it.
     pub exports: Vec<String>,
     /// Its block device on this machine.
@@ -251,9 +311,6 @@ pub struct ArrayView {
     pub vhost_user: Vec<String>,
     /// The connected clients.
     pub clients: Vec<ClientView>,
-    /// The threads that it runs on, the coordinator first; empty for a span, which runs on the threads of its array.
-    #[serde(default)]
-    pub lanes: Vec<LaneView>,
 }
 
 /// The drive that last had a slot.

@@ -46,8 +46,8 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
     }
     log_to_stderr(tracing::Level::INFO);
     let (client, view) = find(command)?;
-    let array = NbdArray { uuid: parse_uuid(&view.uuid)?, name: view.name.clone() };
-    if let (None, Some(path)) = (&command.device, &view.block_device) {
+    let array = NbdArray { uuid: parse_uuid(&view.identity.uuid)?, name: view.identity.name.clone() };
+    if let (None, Some(path)) = (&command.device, &view.access.block_device) {
         let _ = sd_notify::notify(&[NotifyState::Ready]);
         answer(&array, path, "ublk", json, || {
             format!("array \"{}\" is {path} already, made by `serve --ublk`", shown(&array.name))
@@ -92,7 +92,7 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
     // Nobody need listen.
     let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&text)]);
     tracing::info!("{text}");
-    let watcher = Watcher { device, watch, uuid: view.uuid, control: client, given: command.control.socket.clone() };
+    let watcher = Watcher { device, watch, uuid: view.identity.uuid, control: client, given: command.control.socket.clone() };
     watcher.run(is_adopted)
 }
 
@@ -172,10 +172,10 @@ fn answer(array: &NbdArray, path: &str, driver: &str, json: bool, words: impl Fn
 
 /// The address of an array that the kernel can use.
 fn target(view: &ArrayView) -> Result<NbdTarget, Failure> {
-    let targets = || view.exports.iter().filter_map(|uri| nbd_target(uri));
+    let targets = || view.access.exports.iter().filter_map(|uri| nbd_target(uri));
     let unix = targets().find(|target| matches!(target.address, stria_front::Listener::Unix(_)));
     unix.or_else(|| targets().next()).ok_or_else(|| {
-        let (name, uris) = (&view.name, view.exports.join(", "));
+        let (name, uris) = (&view.identity.name, view.access.exports.join(", "));
         Failure::Failed(format!(
             "array \"{name}\" is served where Linux cannot connect ({uris}): serve it at a unix socket too, with --nbd unix:PATH"
         ))
@@ -273,7 +273,7 @@ impl Watcher {
             None => found.or_else(|_| client::find_at_once(None, &self.uuid))?,
             Some(_) => found?,
         };
-        let array = NbdArray { uuid: parse_uuid(&view.uuid)?, name: view.name.clone() };
+        let array = NbdArray { uuid: parse_uuid(&view.identity.uuid)?, name: view.identity.name.clone() };
         self.device.reconnect(&array, &target(&view)?).map_err(failure)?;
         self.control = client;
         Ok(())

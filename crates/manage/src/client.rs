@@ -273,12 +273,13 @@ fn find_among(
     socket: Option<&Path>,
     name: &str,
 ) -> Result<(Client, ArrayView), Failure> {
-    let known: Vec<String> = services.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.name.clone())).collect();
+    let known: Vec<String> =
+        services.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.identity.name.clone())).collect();
     let all = services.iter().flat_map(|(client, arrays)| arrays.iter().map(|array| (client.clone(), array.clone())));
     // The name under which an array is served has precedence over the name on disk, which another array may have too.
-    let (mut found, others): (Vec<_>, Vec<_>) = all.partition(|(_, array)| array.name == name);
+    let (mut found, others): (Vec<_>, Vec<_>) = all.partition(|(_, array)| array.identity.name == name);
     if found.is_empty() {
-        found = others.into_iter().filter(|(_, array)| array.full_name == name || array.uuid == name).collect();
+        found = others.into_iter().filter(|(_, array)| array.identity.full_name == name || array.identity.uuid == name).collect();
     }
     if found.is_empty() {
         let is_it = |array: &AdoptedView| array.name == name || array.uuid == name;

@@ -122,14 +122,14 @@ fn done(done: &Done, json: bool) {
 
 fn pause(named: &cli::Named, rest: &str, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(named.control.socket.as_deref(), &named.name)?;
-    done(&client.send(Method::POST, &array_path(&array.name, rest), &())?, json);
+    done(&client.send(Method::POST, &array_path(&array.identity.name, rest), &())?, json);
     Ok(())
 }
 
 /// Refuses a change of members before anything is asked.
 fn refuse_read_only(array: &ArrayView) -> Result<(), Failure> {
-    match array.read_only {
-        true => Err(Failure::Failed(view::is_read_only(&array.name))),
+    match array.condition.read_only {
+        true => Err(Failure::Failed(view::is_read_only(&array.identity.name))),
         false => Ok(()),
     }
 }
@@ -138,10 +138,10 @@ fn fail(member: &cli::Member, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(member.control.socket.as_deref(), &member.name)?;
     refuse_read_only(&array)?;
     let drive = drive_name::find(&array, &member.drive, Prefer::Working)?;
-    let question = format!("Failing {} takes redundancy from array \"{}\".", drive.display(), array.name);
+    let question = format!("Failing {} takes redundancy from array \"{}\".", drive.display(), array.identity.name);
     confirm(&question, member.force)?;
     let body = MemberRequest { path: drive };
-    done(&client.send(Method::POST, &array_path(&array.name, "/members/fail"), &body)?, json);
+    done(&client.send(Method::POST, &array_path(&array.identity.name, "/members/fail"), &body)?, json);
     Ok(())
 }
 
@@ -152,7 +152,7 @@ fn remove(member: &cli::Remove, json: bool) -> Result<(), Failure> {
         return Err(Failure::Usage("`remove` asks nothing, so it takes neither --force nor --yes: leave the option out".into()));
     }
     let body = MemberRequest { path: drive_name::find(&array, &member.drive, Prefer::Failed)? };
-    done(&client.send(Method::POST, &array_path(&array.name, "/members/remove"), &body)?, json);
+    done(&client.send(Method::POST, &array_path(&array.identity.name, "/members/remove"), &body)?, json);
     Ok(())
 }
 
@@ -185,12 +185,12 @@ fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
     for path in &add.drives {
         let (path, force) = (drive_name::path(path, "add", Some(&array))?, add.force);
         let body = |confirmed| AddRequest { path: path.clone(), span: add.span.clone(), force, confirmed, return_only: false };
-        let answer = overwrite(&client, &array_path(&array.name, "/members"), &path, body, !add.yes)?;
+        let answer = overwrite(&client, &array_path(&array.identity.name, "/members"), &path, body, !add.yes)?;
         first.get_or_insert(answer.sequence);
         done(&answer, json);
     }
     if let Some(sequence) = first.filter(|_| add.wait) {
-        progress::wait(&client, &array.name, sequence, &["rebuild"], json)?;
+        progress::wait(&client, &array.identity.name, sequence, &["rebuild"], json)?;
     }
     Ok(())
 }
@@ -200,10 +200,10 @@ fn replace(replace: &cli::Replace, json: bool) -> Result<(), Failure> {
     let old = drive_name::find(&array, &replace.old, Prefer::Working)?;
     let (new, force) = (drive_name::path(&replace.new, "replace", Some(&array))?, replace.force);
     let body = |confirmed| ReplaceRequest { old: old.clone(), new: new.clone(), force, confirmed };
-    let answer = overwrite(&client, &array_path(&array.name, "/members/replace"), &new, body, !replace.yes)?;
+    let answer = overwrite(&client, &array_path(&array.identity.name, "/members/replace"), &new, body, !replace.yes)?;
     done(&answer, json);
     if replace.wait {
-        progress::wait(&client, &array.name, answer.sequence, &["rebuild"], json)?;
+        progress::wait(&client, &array.identity.name, answer.sequence, &["rebuild"], json)?;
     }
     Ok(())
 }
@@ -212,12 +212,12 @@ fn trim(trim: &cli::Trim, json: bool) -> Result<(), Failure> {
     let (client, array) = client::find(trim.control.socket.as_deref(), &trim.name)?;
     let (start_bytes, length_bytes) = trim.range.map_or((0, None), |(start, length)| (start, Some(length)));
     let what = match length_bytes {
-        Some(length) => format!("{} at {} of array \"{}\"", size::show(length), size::show(start_bytes), array.name),
-        None => format!("all {} of array \"{}\"", size::show(array.size_bytes), array.name),
+        Some(length) => format!("{} at {} of array \"{}\"", size::show(length), size::show(start_bytes), array.identity.name),
+        None => format!("all {} of array \"{}\"", size::show(array.geometry.size_bytes), array.identity.name),
     };
     confirm(&format!("Trim destroys what lies in {what} (fstrim trims the free space of a mounted file system)."), trim.force)?;
     let body = TrimRequest { start_bytes, length_bytes, force: true };
-    done(&client.send_long(Method::POST, &array_path(&array.name, "/trim"), &body)?, json);
+    done(&client.send_long(Method::POST, &array_path(&array.identity.name, "/trim"), &body)?, json);
     Ok(())
 }
 
@@ -231,7 +231,7 @@ fn speed(speed: &cli::Speed, json: bool) -> Result<(), Failure> {
     }
     let (client, array) = client::find(speed.control.socket.as_deref(), &speed.name)?;
     let body = SpeedRequest { min_bytes_per_s: speed.min, max_bytes_per_s: speed.max, latency: speed.latency };
-    done(&client.send(Method::PUT, &array_path(&array.name, "/speed"), &body)?, json);
+    done(&client.send(Method::PUT, &array_path(&array.identity.name, "/speed"), &body)?, json);
     Ok(())
 }
 
@@ -719,7 +719,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
         let width = status::width();
         let health = if command.verbose && !json { health::below_status(&services, width) } else { String::new() };
         let mut arrays: Vec<ArrayView> = services.into_iter().flat_map(|(_, arrays)| arrays).collect();
-        arrays.sort_by_key(|array| std::cmp::Reverse((array.health, view::found_mismatch(array))));
+        arrays.sort_by_key(|array| std::cmp::Reverse((array.condition.health, view::found_mismatch(array))));
         if json {
             let arrays = arrays.iter().map(|array| json!(array));
             let others = silent.iter().map(|silent| json!(silent)).chain(waiting.iter().map(|array| json!(array)));
@@ -739,10 +739,10 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
             print(&format!("{silent}{waiting}{words}"));
         }
         if !command.watch {
-            if !silent.is_empty() || arrays.iter().any(|array| array.silent_s.is_some()) {
+            if !silent.is_empty() || arrays.iter().any(|array| array.condition.silent_s.is_some()) {
                 return Ok(client::NO_ANSWER);
             }
-            let is_well = |array: &ArrayView| array.health == HealthView::Optimal && !view::needs_attention(array);
+            let is_well = |array: &ArrayView| array.condition.health == HealthView::Optimal && !view::needs_attention(array);
             let is_missed = waiting.iter().any(|array| array.state != AdoptedState::Stopped);
             return Ok(if arrays.iter().all(is_well) && !is_missed { 0 } else { NOT_WELL });
         }
@@ -752,7 +752,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
 
 fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
     let (client, array) = client::find(command.control.socket.as_deref(), &command.name)?;
-    let path = array_path(&array.name, "/scrub");
+    let path = array_path(&array.identity.name, "/scrub");
     if command.cancel {
         done(&client.send(Method::DELETE, &path, &())?, json);
         return Ok(0);
@@ -767,7 +767,7 @@ fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
             &format!(
                 "Array \"{}\" has {what}: a scrub finds mismatches but cannot name the wrong member, so a repair may keep the wrong data. \
                  First see what `stria scrub` finds, and whether a drive reports errors.",
-                array.name
+                array.identity.name
             ),
             command.force,
         )?;
@@ -777,7 +777,7 @@ fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
     if !command.wait {
         return Ok(0);
     }
-    let ends = progress::wait(&client, &array.name, answer.sequence, &["scrub", "repair"], json)?;
+    let ends = progress::wait(&client, &array.identity.name, answer.sequence, &["scrub", "repair"], json)?;
     let found = ends.iter().any(|end| end.mismatch_sectors.is_some_and(|sectors| sectors > 0));
     Ok(if found && !command.repair { NOT_WELL } else { 0 })
 }
@@ -813,9 +813,9 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
     let body = StopRequest { force: command.force };
     if let Some(name) = &command.name {
         let (client, array) = client::find(socket, name)?;
-        let path = array_path(&array.name, "/stop");
+        let path = array_path(&array.identity.name, "/stop");
         let stopped =
-            telling_of_silence(&client, std::slice::from_ref(&array.name), json, || client.send(Method::POST, &path, &body));
+            telling_of_silence(&client, std::slice::from_ref(&array.identity.name), json, || client.send(Method::POST, &path, &body));
         done(&stopped?, json);
         return Ok(());
     }
@@ -831,12 +831,12 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
     match &services[..] {
         [] => Err(Failure::Failed("nothing is served, so nothing can be stopped".into())),
         [(client, arrays)] => {
-            let names: Vec<String> = arrays.iter().map(|array| array.name.clone()).collect();
+            let names: Vec<String> = arrays.iter().map(|array| array.identity.name.clone()).collect();
             done(&telling_of_silence(client, &names, json, || client.send(Method::POST, "/v1/stop", &body))?, json);
             Ok(())
         }
         several => {
-            let names = several.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.name.as_str()));
+            let names = several.iter().flat_map(|(_, arrays)| arrays.iter().map(|array| array.identity.name.as_str()));
             let names: Vec<&str> = names.collect();
             Err(Failure::Usage(format!("several servers run ({}): name an array, or one server with --socket", names.join(", "))))
         }

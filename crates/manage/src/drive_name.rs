@@ -44,7 +44,7 @@ pub fn find(array: &ArrayView, word: &Path, prefer: Prefer) -> Result<PathBuf, F
         ([first, rest @ ..], _) if rest.iter().all(|drive| drive.member.path == first.member.path) => {
             Ok(first.member.path.clone().into())
         }
-        (_, []) => Err(Failure::Failed(does_not_use(&array.name, word, &known()))),
+        (_, []) => Err(Failure::Failed(does_not_use(&array.identity.name, word, &known()))),
         _ => {
             let several: Vec<String> = found.iter().map(|drive| drive.words()).collect();
             Err(Failure::Failed(format!("\"{text}\" may mean {}: name the drive by its path", several.join(" or "))))
@@ -103,7 +103,7 @@ fn not_a_path(text: &str, command: &str, of: Option<&ArrayView>, arrays: &[Array
         let known = holders(of.map_or(arrays, std::slice::from_ref));
         let slot_is = match (known.is_empty(), of) {
             (false, _) => format!(" ({})", known.join(", ")),
-            (true, Some(array)) if has_missing(array, before, slot) => format!(" of array \"{}\", which is missing", array.name),
+            (true, Some(array)) if has_missing(array, before, slot) => format!(" of array \"{}\", which is missing", array.identity.name),
             (true, _) => String::new(),
         };
         let next = match command {
@@ -126,15 +126,15 @@ fn not_a_path(text: &str, command: &str, of: Option<&ArrayView>, arrays: &[Array
 
 /// True if the array or one of its spans has this name or UUID.
 fn is_called(array: &ArrayView, name: &str) -> bool {
-    [&array.name, &array.full_name, &array.uuid].into_iter().any(|known| known == name)
-        || array.spans.iter().any(|span| is_called(span, name))
+    [&array.identity.name, &array.identity.full_name, &array.identity.uuid].into_iter().any(|known| known == name)
+        || array.parts.spans.iter().any(|span| is_called(span, name))
 }
 
 /// True if a slot of the array, or of the span that is named, has no drive.
 fn has_missing(array: &ArrayView, span: Option<&str>, slot: &str) -> bool {
-    let is_it = span.is_none_or(|span| span == array.name);
-    (is_it && slot.parse().is_ok_and(|slot| array.missing_slots.contains(&slot)))
-        || array.spans.iter().any(|one| has_missing(one, span, slot))
+    let is_it = span.is_none_or(|span| span == array.identity.name);
+    (is_it && slot.parse().is_ok_and(|slot| array.parts.missing_slots.contains(&slot)))
+        || array.parts.spans.iter().any(|one| has_missing(one, span, slot))
 }
 
 struct Drive<'a> {
@@ -164,9 +164,9 @@ impl Drive<'_> {
 }
 
 fn drives(array: &ArrayView) -> Vec<Drive<'_>> {
-    let own = array.members.iter().filter(|member| member.direct.is_some());
-    let own = own.map(|member| Drive { array: &array.name, member });
-    own.chain(array.spans.iter().flat_map(drives)).collect()
+    let own = array.parts.members.iter().filter(|member| member.direct.is_some());
+    let own = own.map(|member| Drive { array: &array.identity.name, member });
+    own.chain(array.parts.spans.iter().flat_map(drives)).collect()
 }
 
 /// True if both paths lead to one drive.

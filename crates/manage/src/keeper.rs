@@ -509,7 +509,7 @@ impl Work {
         for (uuid, path) in self.returning.clone() {
             let Some(index) = self.arrays.iter().position(|entry| entry.array.uuid == uuid) else { continue };
             let State::Served(opened) = &self.arrays[index].state else { continue };
-            if self.service.array(&opened.name).is_ok_and(|view| view.silent_s.is_none() && view::has_lost(&view)) {
+            if self.service.array(&opened.name).is_ok_and(|view| view.condition.silent_s.is_none() && view::has_lost(&view)) {
                 self.take_back(index, &path);
             }
         }

@@ -262,10 +262,12 @@ impl Ledger {
 }
 
 fn note_drives(notes: &mut Notes, view: &ArrayView, place: &impl Fn(&str) -> Option<String>) {
-    notes.arrays.entry(view.uuid.clone()).or_default().known_since_s.get_or_insert_with(now_s);
-    for member in view.members.iter().filter(|member| member.role == "in sync" && member.size_bytes.is_some() && !member.lost) {
+    notes.arrays.entry(view.identity.uuid.clone()).or_default().known_since_s.get_or_insert_with(now_s);
+    for member in
+        view.parts.members.iter().filter(|member| member.role == "in sync" && member.size_bytes.is_some() && !member.lost)
+    {
         let Some(slot) = member.slot else { continue };
-        let known = notes.arrays.entry(view.uuid.clone()).or_default().drives.entry(slot).or_default();
+        let known = notes.arrays.entry(view.identity.uuid.clone()).or_default().drives.entry(slot).or_default();
         let is_same = known.path == member.path && (known.serial == member.serial || member.serial.is_none());
         let before = if is_same { std::mem::take(known) } else { LastDrive::default() };
         *known = LastDrive {
@@ -275,19 +277,19 @@ fn note_drives(notes: &mut Notes, view: &ArrayView, place: &impl Fn(&str) -> Opt
             place: place(&member.path).or(before.place),
         };
     }
-    view.spans.iter().for_each(|span| note_drives(notes, span, place));
+    view.parts.spans.iter().for_each(|span| note_drives(notes, span, place));
 }
 
 fn fill(kept: &Kept, view: &mut ArrayView) {
-    if let Some(notes) = kept.notes.arrays.get(&view.uuid) {
-        view.last_drives = view.missing_slots.iter().filter_map(|slot| notes.drives.get(slot)).cloned().collect();
+    if let Some(notes) = kept.notes.arrays.get(&view.identity.uuid) {
+        view.parts.last_drives = view.parts.missing_slots.iter().filter_map(|slot| notes.drives.get(slot)).cloned().collect();
     }
-    view.next_scrub_s = kept.next_scrub_s.get(&view.uuid).copied();
-    view.last_scrub = kept.notes.arrays.get(&view.uuid).and_then(|notes| notes.last_scrub);
-    if let (None, Some(last)) = (view.mismatch_sectors, view.last_scrub) {
-        (view.mismatch_sectors, view.mismatch_repaired) = (Some(last.mismatch_sectors), last.repaired);
+    view.redundancy.next_scrub_s = kept.next_scrub_s.get(&view.identity.uuid).copied();
+    view.redundancy.last_scrub = kept.notes.arrays.get(&view.identity.uuid).and_then(|notes| notes.last_scrub);
+    if let (None, Some(last)) = (view.redundancy.mismatch_sectors, view.redundancy.last_scrub) {
+        (view.redundancy.mismatch_sectors, view.redundancy.mismatch_repaired) = (Some(last.mismatch_sectors), last.repaired);
     }
-    view.spans.iter_mut().for_each(|span| fill(kept, span));
+    view.parts.spans.iter_mut().for_each(|span| fill(kept, span));
 }
 
 /// Reads the notes of a file. A file that cannot be read is moved aside, and a warning says so.
@@ -375,13 +377,13 @@ mod tests {
             serial: Some("S1".into()),
             place: Some("slot 7 of enclosure 3".into()),
         };
-        assert_eq!(after.last_drives, [last]);
+        assert_eq!(after.parts.last_drives, [last]);
         // Another drive takes the slot.
         let filled = view(serde_json::json!([member(1, "/dev/sdc", Some("S2"), "in sync")]), &[]);
         again.note_drives(&[filled], |_| None);
         again.fill(&mut after);
         let last = LastDrive { slot: 1, path: "/dev/sdc".into(), serial: Some("S2".into()), place: None };
-        assert_eq!(after.last_drives, [last]);
+        assert_eq!(after.parts.last_drives, [last]);
     }
 
     #[test]

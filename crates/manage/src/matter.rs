@@ -214,16 +214,16 @@ pub fn of_array(array: &ArrayView) -> Vec<Matter> {
 
 /// True if the array loses no data when the member of this path is failed.
 pub fn can_lose(array: &ArrayView, path: &str) -> bool {
-    let own = array.members.iter().any(|member| member.path == path && !member.needed);
-    own || array.spans.iter().any(|span| can_lose(span, path))
+    let own = array.parts.members.iter().any(|member| member.path == path && !member.needed);
+    own || array.parts.spans.iter().any(|span| can_lose(span, path))
 }
 
 /// The matters of `array`, which is `root` or a span of it, and of its spans.
 fn collect(array: &ArrayView, root: &ArrayView, matters: &mut Vec<Matter>) {
-    let (name, is_paused, is_measuring) = (&root.name, root.paused, root.measuring);
+    let (name, is_paused, is_measuring) = (&root.identity.name, root.condition.paused, root.condition.measuring);
     let mut of_this = Collector { array, name, is_paused, is_measuring, matters };
     // All else that is known of a silent array is old.
-    if let Some(seconds) = array.silent_s {
+    if let Some(seconds) = array.condition.silent_s {
         return of_this.silent_array(seconds);
     }
     of_this.redundancy();
@@ -234,7 +234,7 @@ fn collect(array: &ArrayView, root: &ArrayView, matters: &mut Vec<Matter>) {
     of_this.members_without_space();
     of_this.replaced_members();
     of_this.drives_left_alone();
-    array.spans.iter().for_each(|span| collect(span, root, matters));
+    array.parts.spans.iter().for_each(|span| collect(span, root, matters));
 }
 
 /// True if the drive was lost, and no other one holds its slot.
@@ -242,22 +242,22 @@ fn is_missed(array: &ArrayView, member: &MemberView) -> bool {
     let holds = |other: &MemberView| other.slot == member.slot && other.role == "in sync" && other.failure.is_none();
     // One that a replacement has followed was not lost.
     let is_dropped = member.role == "failed" && member.slot.is_some() && member.failure.as_deref() != Some("replaced");
-    view::is_lost(member) || is_dropped && !array.members.iter().any(holds)
+    view::is_lost(member) || is_dropped && !array.parts.members.iter().any(holds)
 }
 
 /// True if a rebuild runs, or the resync before it.
 fn restores(array: &ArrayView) -> bool {
-    array.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"))
+    array.redundancy.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"))
 }
 
 /// True if a member is being filled, or is to be.
 fn has_target(array: &ArrayView) -> bool {
-    array.members.iter().any(|member| member.role == "rebuilding")
+    array.parts.members.iter().any(|member| member.role == "rebuilding")
 }
 
 /// True of a degraded array where each slot has a drive, and nothing fills one of them: its rebuild has ended early.
 pub fn ended_early(array: &ArrayView) -> bool {
-    has_target(array) && array.missing_slots.is_empty() && !restores(array)
+    has_target(array) && array.parts.missing_slots.is_empty() && !restores(array)
 }
 
 /// Collects the matters of one array or span.
@@ -273,7 +273,7 @@ struct Collector<'a> {
 impl Collector<'_> {
     fn push(&mut self, kind: MatterKind, mut drives: Vec<String>, what: String, means: &str, action: String, avoid: &str) {
         drives.dedup();
-        let (array, is_bare) = (self.array.name.clone(), self.array.losses_survived == 0);
+        let (array, is_bare) = (self.array.identity.name.clone(), self.array.redundancy.losses_survived == 0);
         let (urgency, rank, reason) = (kind.urgency(is_bare), kind.rank(is_bare), self.reason(kind, &drives));
         let (means, avoid) = (means.into(), avoid.into());
         self.matters.push(Matter { array, kind, urgency, what, means, action, avoid, drives, reason, rank });
@@ -282,15 +282,15 @@ impl Collector<'_> {
     fn reason(&self, kind: MatterKind, drives: &[String]) -> Option<String> {
         let failure = |path: &String| {
             // A drive that failed, came back and failed again is there twice: the last time counts.
-            let of_path = self.array.members.iter().rev().filter(|member| member.path == *path);
+            let of_path = self.array.parts.members.iter().rev().filter(|member| member.path == *path);
             let failure = of_path.filter_map(|member| member.failure.as_deref()).next()?;
             Some((path.clone(), view::bare_reason(failure, path)))
         };
         match kind {
-            MatterKind::ReadOnly => self.array.unreplayed.clone(),
-            MatterKind::SuperblockRefused => self.array.superblock_refused.clone(),
+            MatterKind::ReadOnly => self.array.condition.unreplayed.clone(),
+            MatterKind::SuperblockRefused => self.array.condition.superblock_refused.clone(),
             MatterKind::LeftAlone => {
-                self.array.left_alone.iter().find(|left| drives.contains(&left.path)).map(|left| left.text.clone())
+                self.array.condition.left_alone.iter().find(|left| drives.contains(&left.path)).map(|left| left.text.clone())
             }
             MatterKind::Silent => {
                 self.array.headline.split_once("; before that: ").map(|(_, before)| format!("before that: {before}"))
@@ -313,7 +313,7 @@ impl Collector<'_> {
     }
 
     fn paths(&self, is_meant: impl Fn(&MemberView) -> bool) -> Vec<String> {
-        self.array.members.iter().filter(|member| is_meant(member)).map(|member| member.path.clone()).collect()
+        self.array.parts.members.iter().filter(|member| is_meant(member)).map(|member| member.path.clone()).collect()
     }
 
     fn missed(&self) -> Vec<String> {
@@ -332,16 +332,16 @@ impl Collector<'_> {
 
     /// True if a rebuild restores all redundancy by itself.
     fn is_rebuilding(&self) -> bool {
-        self.fills_one() && self.array.missing_slots.is_empty()
+        self.fills_one() && self.array.parts.missing_slots.is_empty()
     }
 
     /// False for an array of spans: each span reports its own redundancy.
     fn has_own_redundancy(&self) -> bool {
-        self.array.spans.is_empty()
+        self.array.parts.spans.is_empty()
     }
 
     fn has_spare(&self) -> bool {
-        self.array.members.iter().any(|member| member.role == "spare")
+        self.array.parts.members.iter().any(|member| member.role == "spare")
     }
 
     fn silent_array(&mut self, seconds: u64) {
@@ -360,7 +360,7 @@ impl Collector<'_> {
         if !self.has_own_redundancy() {
             return;
         }
-        match self.array.health {
+        match self.array.condition.health {
             HealthView::Optimal => {}
             HealthView::Degraded if self.is_rebuilding() => self.rebuilding(),
             HealthView::Degraded if self.is_paused => self.paused(),
@@ -376,7 +376,7 @@ impl Collector<'_> {
             MatterKind::Rebuilding,
             self.paths(|member| member.role == "rebuilding" || is_missed(self.array, member)),
             self.array.headline.clone(),
-            if self.array.losses_survived == 0 {
+            if self.array.redundancy.losses_survived == 0 {
                 "until the rebuild ends, the loss of another drive loses data"
             } else {
                 "redundancy is being restored"
@@ -388,7 +388,7 @@ impl Collector<'_> {
 
     fn paused(&mut self) {
         let name = self.name;
-        let (means, action) = if has_target(self.array) && self.array.missing_slots.is_empty() {
+        let (means, action) = if has_target(self.array) && self.array.parts.missing_slots.is_empty() {
             ("sweeps are paused, so the rebuild does not go on", format!("`stria resume {name}`"))
         } else if self.has_spare() {
             ("sweeps are paused, so the spare is not being filled", format!("`stria resume {name}`"))
@@ -408,7 +408,7 @@ impl Collector<'_> {
             MatterKind::Degraded,
             self.missed(),
             self.headline(),
-            match (self.array.losses_survived, self.fills_one()) {
+            match (self.array.redundancy.losses_survived, self.fills_one()) {
                 (0, false) => "data is complete, and the loss of another drive loses data",
                 (0, true) => "the loss of another drive loses data, and the rebuild does not fill every gap",
                 (_, false) => "data is complete, with less redundancy",
@@ -428,7 +428,7 @@ impl Collector<'_> {
             MatterKind::Degraded,
             targets,
             self.array.headline.clone(),
-            if self.array.losses_survived == 0 {
+            if self.array.redundancy.losses_survived == 0 {
                 "the loss of another drive loses data, and the rebuild has ended before it was complete"
             } else {
                 "data is complete, with less redundancy, and the rebuild has ended before it was complete"
@@ -456,7 +456,7 @@ impl Collector<'_> {
     }
 
     fn read_only(&mut self) {
-        let Some(reason) = self.array.unreplayed.as_deref().filter(|_| self.has_own_redundancy()) else { return };
+        let Some(reason) = self.array.condition.unreplayed.as_deref().filter(|_| self.has_own_redundancy()) else { return };
         let name = self.name;
         self.push(
             MatterKind::ReadOnly,
@@ -472,9 +472,9 @@ impl Collector<'_> {
     }
 
     fn superblock_refused(&mut self) {
-        let Some(reason) = &self.array.superblock_refused else { return };
+        let Some(reason) = &self.array.condition.superblock_refused else { return };
         // The span reports it.
-        if self.array.spans.iter().any(|span| span.superblock_refused.is_some()) {
+        if self.array.parts.spans.iter().any(|span| span.condition.superblock_refused.is_some()) {
             return;
         }
         self.push(
@@ -506,10 +506,11 @@ impl Collector<'_> {
 
     fn silent_members(&mut self) {
         let (array, name, has_spare) = (self.array, self.name, self.has_spare());
-        let silent = || array.members.iter().filter(|member| view::unanswered_ms(member).is_some() && !view::is_lost(member));
+        let silent =
+            || array.parts.members.iter().filter(|member| view::unanswered_ms(member).is_some() && !view::is_lost(member));
         let needed: Vec<&MemberView> = silent().filter(|member| member.role == "in sync").collect();
         // One after another they would be failed until data is lost.
-        let are_too_many = needed.len() > array.losses_survived.max(1);
+        let are_too_many = needed.len() > array.redundancy.losses_survived.max(1);
         if are_too_many {
             let paths: Vec<String> = needed.iter().map(|member| member.path.clone()).collect();
             let longest = needed.iter().filter_map(|member| view::unanswered_ms(member)).max().unwrap_or(0);
@@ -546,7 +547,7 @@ impl Collector<'_> {
 
     fn members_without_space(&mut self) {
         let array = self.array;
-        for member in array.members.iter().filter(|member| member.no_room) {
+        for member in array.parts.members.iter().filter(|member| member.no_room) {
             self.push(
                 MatterKind::NoSpace,
                 vec![member.path.clone()],
@@ -559,7 +560,7 @@ impl Collector<'_> {
     }
 
     fn drives_left_alone(&mut self) {
-        for drive in &self.array.left_alone {
+        for drive in &self.array.condition.left_alone {
             self.push(
                 MatterKind::LeftAlone,
                 vec![drive.path.clone()],
@@ -573,7 +574,9 @@ impl Collector<'_> {
 
     fn replaced_members(&mut self) {
         let (array, name) = (self.array, self.name);
-        for member in array.members.iter().filter(|member| member.failure.is_some() && array.health == HealthView::Optimal) {
+        for member in
+            array.parts.members.iter().filter(|member| member.failure.is_some() && array.condition.health == HealthView::Optimal)
+        {
             self.push(
                 MatterKind::Replaced,
                 vec![member.path.clone()],

@@ -420,7 +420,7 @@ impl Monitor {
                 (heartbeat, is_well) = (wanted.map(Heartbeat::new), true);
             }
             let Some(heartbeat) = &mut heartbeat else { continue };
-            let all_answer = service.arrays().iter().all(|view| view.silent_s.is_none()) && self.missing().is_empty();
+            let all_answer = service.arrays().iter().all(|view| view.condition.silent_s.is_none()) && self.missing().is_empty();
             drop(service);
             if all_answer {
                 match heartbeat.beat(Instant::now()) {
@@ -490,7 +490,7 @@ fn views(monitor: &Monitor) -> Result<Vec<ArrayView>, ApiError> {
 async fn health(State(monitor): State<Arc<Monitor>>) -> Result<Json<HealthPage>, ApiError> {
     let page = off_thread(move || {
         let views = views(&monitor)?;
-        let slow = views.iter().flat_map(|view| monitor.slow(&view.name)).collect();
+        let slow = views.iter().flat_map(|view| monitor.slow(&view.identity.name)).collect();
         Ok(HealthPage { drives: monitor.board.entries(), slow })
     });
     page.await.map(Json)

@@ -24,47 +24,47 @@ pub fn mdstat(arrays: &[ArrayView]) -> String {
 
 /// The spans of an array before the array.
 fn tree(view: &ArrayView) -> Vec<&ArrayView> {
-    view.spans.iter().flat_map(tree).chain([view]).collect()
+    view.parts.spans.iter().flat_map(tree).chain([view]).collect()
 }
 
 fn mdstat_array(text: &mut String, view: &ArrayView) {
-    let level = match view.level.as_str() {
+    let level = match view.geometry.level.as_str() {
         "jbod" => "linear".into(),
         // The array above spans.
         "50" | "60" => "raid0".into(),
         level => format!("raid{level}"),
     };
-    let read_only = if view.read_only { " (read-only)" } else { "" };
-    let _ = write!(text, "{} : active{read_only} {level}", one_word(&view.name));
+    let read_only = if view.condition.read_only { " (read-only)" } else { "" };
+    let _ = write!(text, "{} : active{read_only} {level}", one_word(&view.identity.name));
     // md lists the newest first.
-    for member in view.members.iter().rev() {
+    for member in view.parts.members.iter().rev() {
         let _ = write!(text, " {}", mdstat_member(member));
     }
-    let _ = write!(text, "\n      {} blocks super 1.2", view.size_bytes / 1024);
-    let strip = view.strip_bytes.unwrap_or(0) / 1024;
+    let _ = write!(text, "\n      {} blocks super 1.2", view.geometry.size_bytes / 1024);
+    let strip = view.geometry.strip_bytes.unwrap_or(0) / 1024;
     match level.as_str() {
         "raid4" | "raid5" | "raid6" => {
             let algorithms = ["left-asymmetric", "right-asymmetric", "left-symmetric", "right-symmetric"];
-            let algorithm = algorithms.iter().position(|name| *name == view.layout).unwrap_or(0);
-            let _ = write!(text, " level {}, {strip}k chunk, algorithm {algorithm}", view.level);
+            let algorithm = algorithms.iter().position(|name| *name == view.geometry.layout).unwrap_or(0);
+            let _ = write!(text, " level {}, {strip}k chunk, algorithm {algorithm}", view.geometry.level);
         }
         "raid0" => _ = write!(text, " {strip}k chunks"),
-        "raid10" => _ = write!(text, " {strip}K chunks{}", copies(&view.layout)),
+        "raid10" => _ = write!(text, " {strip}K chunks{}", copies(&view.geometry.layout)),
         _ => {}
     }
     if !matches!(level.as_str(), "raid0" | "linear") {
-        let in_sync = |slot: usize| view.members.iter().any(|member| member.slot == Some(slot) && member.role == "in sync");
+        let in_sync = |slot: usize| view.parts.members.iter().any(|member| member.slot == Some(slot) && member.role == "in sync");
         let count = slot_count(view);
         let map: String = (0..count).map(|slot| if in_sync(slot) { 'U' } else { '_' }).collect();
         let _ = write!(text, " [{count}/{}] [{map}]", map.matches('U').count());
     }
     text.push('\n');
-    match &view.sweep {
+    match &view.redundancy.sweep {
         Some(sweep) => mdstat_sweep(text, sweep),
-        None if view.resync_pending => text.push_str("      \tresync=PENDING\n"),
+        None if view.redundancy.resync_pending => text.push_str("      \tresync=PENDING\n"),
         None => {}
     }
-    if let Some(bitmap) = &view.bitmap {
+    if let Some(bitmap) = &view.writes.bitmap {
         let (dirty, all, chunk) = (bitmap.dirty_count, bitmap.bit_count, bitmap.chunk_bytes / 1024);
         // md counts pages of 2048 counters.
         let pages = |bits: usize| bits.div_ceil(2048);
@@ -74,8 +74,8 @@ fn mdstat_array(text: &mut String, view: &ArrayView) {
 }
 
 fn slot_count(view: &ArrayView) -> usize {
-    let filled = view.members.iter().filter(|member| member.role != "failed").filter_map(|member| member.slot);
-    filled.chain(view.missing_slots.iter().copied()).max().map_or(0, |last| last + 1)
+    let filled = view.parts.members.iter().filter(|member| member.role != "failed").filter_map(|member| member.slot);
+    filled.chain(view.parts.missing_slots.iter().copied()).max().map_or(0, |last| last + 1)
 }
 
 fn mdstat_member(member: &MemberView) -> String {
@@ -131,7 +131,7 @@ fn mdstat_sweep(text: &mut String, sweep: &SweepView) {
 /// A line and an exit code for Nagios, Icinga and what speaks like them: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 fn nagios(arrays: &[ArrayView], silent: &[SilentServe]) -> (String, u8) {
     let judged: Vec<(u8, String)> =
-        arrays.iter().map(|view| (severity(view), format!("{} {}", shown(&view.name), view.headline))).collect();
+        arrays.iter().map(|view| (severity(view), format!("{} {}", shown(&view.identity.name), view.headline))).collect();
     let silent = silent.iter().map(|serve| (CRITICAL, serve.error.clone()));
     let mut all: Vec<(u8, String)> = judged.into_iter().chain(silent).collect();
     if all.is_empty() {
@@ -144,7 +144,7 @@ fn nagios(arrays: &[ArrayView], silent: &[SilentServe]) -> (String, u8) {
     // A bar begins the performance data, and the output is one line.
     let words = words.join("; ").replace('|', "/").replace('\n', " ");
     let words = shown_sentence(&words);
-    let count = |health: HealthView| arrays.iter().filter(|view| view.health == health).count();
+    let count = |health: HealthView| arrays.iter().filter(|view| view.condition.health == health).count();
     let (degraded, failed) = (count(HealthView::Degraded), count(HealthView::Failed));
     (format!("STRIA {word} - {words} | arrays={} degraded={degraded} failed={failed}\n", arrays.len()), worst)
 }
@@ -156,7 +156,7 @@ pub fn check(socket: Option<&Path>, name: Option<&str>) -> (String, u8) {
         Err(error) => return (format!("STRIA UNKNOWN - {error}\n"), UNKNOWN),
     };
     let all = services.into_iter().flat_map(|(_, arrays)| arrays);
-    let arrays: Vec<ArrayView> = all.filter(|array| name.is_none_or(|name| array.name == name)).collect();
+    let arrays: Vec<ArrayView> = all.filter(|array| name.is_none_or(|name| array.identity.name == name)).collect();
     match name {
         Some(name) if arrays.is_empty() && silent.is_empty() => {
             (format!("STRIA CRITICAL - array {name} is not served\n"), CRITICAL)
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(filled(&format!(r#"{sweep}, "missing_slots": [2]"#)), CRITICAL, "another gap is not");
         assert_eq!(filled(r#""missing_slots": []"#), CRITICAL, "no rebuild runs");
         let mut silent = array("optimal", &whole, r#""missing_slots": []"#);
-        silent.members[1].waiting_ms = Some(60_000);
+        silent.parts.members[1].waiting_ms = Some(60_000);
         assert_eq!(code(silent), CRITICAL, "`status` ends with an error then");
         assert_eq!(code(array("failed", &whole, r#""missing_slots": []"#)), CRITICAL);
         assert_eq!(code(array("optimal", &whole, r#""missing_slots": [], "silent_s": 7"#)), CRITICAL);
@@ -242,7 +242,7 @@ mod tests {
         let (line, _) = nagios(&[array("optimal", &whole, r#""missing_slots": []"#)], &[]);
         assert_eq!(line, "STRIA OK - tank so | arrays=1 degraded=0 failed=0\n");
         let mut odd = array("optimal", &whole, r#""missing_slots": []"#);
-        odd.name = "a\tb|c\nd\u{1b}".into();
+        odd.identity.name = "a\tb|c\nd\u{1b}".into();
         let (line, _) = nagios(&[odd], &[]);
         assert_eq!(line, "STRIA OK - a\\tb/c\\nd\\u{1b} so | arrays=1 degraded=0 failed=0\n");
     }

@@ -41,7 +41,7 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
                 break array;
             }
             None if kinds.contains(&"scrub") && is_filling(&array) && gave_way(&self::ends(client, sequence, kinds)?) => {}
-            None if array.measuring || kinds.contains(&"rebuild") && is_filling(&array) => {}
+            None if array.condition.measuring || kinds.contains(&"rebuild") && is_filling(&array) => {}
             None => break array,
         }
         if let Some(sweep) = running(&array, kinds).filter(|_| bar.is_hidden() && !json && Instant::now() >= line_due) {
@@ -89,19 +89,19 @@ pub fn ends(client: &Client, sequence: u64, kinds: &[&str]) -> Result<Vec<EventV
 
 /// The first sweep of these kinds, on the array or a span.
 pub fn running(array: &ArrayView, kinds: &[&str]) -> Option<SweepView> {
-    let own = array.sweep.as_ref().filter(|sweep| kinds.contains(&sweep.kind.as_str())).cloned();
-    own.or_else(|| array.spans.iter().find_map(|span| running(span, kinds)))
+    let own = array.redundancy.sweep.as_ref().filter(|sweep| kinds.contains(&sweep.kind.as_str())).cloned();
+    own.or_else(|| array.parts.spans.iter().find_map(|span| running(span, kinds)))
 }
 
 /// How many arrays of the tree have redundancy: so many scrubs one command begins.
 pub fn redundant_count(array: &ArrayView) -> usize {
-    let own = array.spans.is_empty() && !matches!(&array.level[..], "0" | "jbod");
-    usize::from(own) + array.spans.iter().map(redundant_count).sum::<usize>()
+    let own = array.parts.spans.is_empty() && !matches!(&array.geometry.level[..], "0" | "jbod");
+    usize::from(own) + array.parts.spans.iter().map(redundant_count).sum::<usize>()
 }
 
 /// True if a member waits to be filled. False while sweeps are paused, as that wait would never end.
 pub fn is_filling(array: &ArrayView) -> bool {
-    !array.paused && has_targets(array)
+    !array.condition.paused && has_targets(array)
 }
 
 fn is_target(member: &MemberView) -> bool {
@@ -110,7 +110,7 @@ fn is_target(member: &MemberView) -> bool {
 
 /// True if a member is being filled, or will be once sweeps go on.
 pub fn has_targets(array: &ArrayView) -> bool {
-    array.members.iter().any(is_target) || array.spans.iter().any(has_targets)
+    array.parts.members.iter().any(is_target) || array.parts.spans.iter().any(has_targets)
 }
 
 /// How long a member has waited to be filled while no sweep runs, and none is held.
@@ -121,7 +121,12 @@ impl Quiet {
     /// Takes the next view. True if this has lasted for so long that a rebuild would have begun.
     pub fn lasts(&mut self, array: &ArrayView, now: Instant) -> bool {
         let runs = running(array, &["resync", "rebuild", "scrub", "repair"]).is_some();
-        if runs || array.paused || array.measuring || array.silent_s.is_some() || !has_targets(array) {
+        if runs
+            || array.condition.paused
+            || array.condition.measuring
+            || array.condition.silent_s.is_some()
+            || !has_targets(array)
+        {
             self.0 = None;
             return false;
         }
@@ -132,10 +137,11 @@ impl Quiet {
 /// True if every array of the tree with a member to fill has failed, or stopped its last rebuild for good. `ends`: those of its
 /// rebuilds.
 pub fn is_given_up(array: &ArrayView, ends: &[EventView]) -> bool {
-    let has_own = array.members.iter().any(is_target);
-    let last = ends.iter().rfind(|end| end.array == array.name);
-    let is_over = array.health == HealthView::Failed || last.is_some_and(|end| end.kind == "sweep_stopped" && !is_held(end));
-    (!has_own || is_over) && array.spans.iter().all(|span| is_given_up(span, ends))
+    let has_own = array.parts.members.iter().any(is_target);
+    let last = ends.iter().rfind(|end| end.array == array.identity.name);
+    let is_over =
+        array.condition.health == HealthView::Failed || last.is_some_and(|end| end.kind == "sweep_stopped" && !is_held(end));
+    (!has_own || is_over) && array.parts.spans.iter().all(|span| is_given_up(span, ends))
 }
 
 fn show(bar: &ProgressBar, sweep: &SweepView) {
@@ -233,7 +239,8 @@ mod tests {
         let at = |seconds| start + Duration::from_secs(seconds);
         let filled = of(array("tank", "degraded", "rebuilding", vec![]));
         assert!(!quiet.lasts(&filled, at(0)) && !quiet.lasts(&filled, at(14)) && quiet.lasts(&filled, at(15)));
-        let paused = ArrayView { paused: true, ..filled.clone() };
+        let mut paused = filled.clone();
+        paused.condition.paused = true;
         assert!(!quiet.lasts(&paused, at(16)));
         assert!(!quiet.lasts(&filled, at(17)) && !quiet.lasts(&filled, at(31)) && quiet.lasts(&filled, at(32)), "anew");
         assert!(!quiet.lasts(&of(array("tank", "optimal", "in sync", vec![])), at(60)));

@@ -286,7 +286,7 @@ impl Work {
     }
 
     fn note_uuids(&mut self, views: &[ArrayView]) {
-        self.uuids = views.iter().flat_map(tree).map(|view| (view.name.clone(), view.uuid.clone())).collect();
+        self.uuids = views.iter().flat_map(tree).map(|view| (view.identity.name.clone(), view.identity.uuid.clone())).collect();
     }
 
     fn look(&mut self, service: &Arc<Service>, views: &[ArrayView]) {
@@ -294,7 +294,7 @@ impl Work {
         self.ledger.save_again();
         let (now_s, zone) = (unix_now(), TimeZone::system());
         let quiet = self.routine.hours.contain(now_s, &zone);
-        self.scrubs.retain(|uuid, _| views.iter().any(|view| view.uuid == *uuid));
+        self.scrubs.retain(|uuid, _| views.iter().any(|view| view.identity.uuid == *uuid));
         views.iter().for_each(|view| self.follow_scrub(service, view, quiet));
         self.foresee(service, views);
         self.follow_tests(service, &self.monitor.drives());
@@ -307,13 +307,15 @@ impl Work {
 
     /// Follows a scrub that this thread began.
     fn follow_scrub(&mut self, service: &Service, view: &ArrayView, quiet: bool) {
-        let Some(scrubbing) = self.scrubs.get_mut(&view.uuid) else { return };
+        let Some(scrubbing) = self.scrubs.get_mut(&view.identity.uuid) else { return };
         // What is known of a silent array is old, and a command to it would hold all routine work up.
-        if view.silent_s.is_some() {
+        if view.condition.silent_s.is_some() {
             return;
         }
-        let running: Vec<_> =
-            tree(view).into_iter().filter_map(|view| view.sweep.as_ref().filter(|sweep| sweep.kind == "scrub")).collect();
+        let running: Vec<_> = tree(view)
+            .into_iter()
+            .filter_map(|view| view.redundancy.sweep.as_ref().filter(|sweep| sweep.kind == "scrub"))
+            .collect();
         if !running.is_empty() {
             if quiet && scrubbing.noted.elapsed() < NOTE_EVERY {
                 return;
@@ -324,24 +326,24 @@ impl Work {
             } else if let Some(percent) = self.interrupt(service, view) {
                 let text = format!(
                     "the scrub of \"{}\" pauses at {percent} %: the quiet hours are over, and it goes on in the next",
-                    view.name
+                    view.identity.name
                 );
-                Self::event(service, &view.name, "routine", text);
+                Self::event(service, &view.identity.name, "routine", text);
             }
             return;
         }
         let mut parts = tree(view).into_iter().filter(|view| is_redundant_itself(view));
-        if parts.all(|part| scrubbing.finished.contains(&part.uuid)) {
-            self.note_scrub(&view.uuid, |job| job.position = None);
-            self.scrubs.remove(&view.uuid);
+        if parts.all(|part| scrubbing.finished.contains(&part.identity.uuid)) {
+            self.note_scrub(&view.identity.uuid, |job| job.position = None);
+            self.scrubs.remove(&view.identity.uuid);
         } else if scrubbing.is_gone {
-            self.scrubs.remove(&view.uuid);
-        } else if let Some(words) = scrubbing.stopped.take_if(|_| !view.paused) {
-            self.scrubs.remove(&view.uuid);
+            self.scrubs.remove(&view.identity.uuid);
+        } else if let Some(words) = scrubbing.stopped.take_if(|_| !view.condition.paused) {
+            self.scrubs.remove(&view.identity.uuid);
             if words.contains("cancelled") {
-                self.note_scrub(&view.uuid, |job| job.position = None);
-                let said = ServiceSentence::ScheduledScrubCancelled { array: view.name.clone() };
-                service.events().push(said_event(&view.name, "routine", said));
+                self.note_scrub(&view.identity.uuid, |job| job.position = None);
+                let said = ServiceSentence::ScheduledScrubCancelled { array: view.identity.name.clone() };
+                service.events().push(said_event(&view.identity.name, "routine", said));
             }
         }
     }
@@ -352,32 +354,32 @@ impl Work {
 
     /// Notes how far the scrub of an array is, and what it has found.
     fn note_progress(&self, view: &ArrayView) {
-        let Some(scrubbing) = self.scrubs.get(&view.uuid) else { return };
-        let running: Vec<_> = tree(view).into_iter().filter_map(|view| Some((view, view.sweep.as_ref()?))).collect();
+        let Some(scrubbing) = self.scrubs.get(&view.identity.uuid) else { return };
+        let running: Vec<_> = tree(view).into_iter().filter_map(|view| Some((view, view.redundancy.sweep.as_ref()?))).collect();
         self.ledger.change(|notes| {
             for (part, sweep) in &running {
-                let before = scrubbing.before.get(&part.uuid).unwrap_or(&0);
-                notes.arrays.entry(part.uuid.clone()).or_default().scrub.found = before + sweep.mismatch_sectors;
+                let before = scrubbing.before.get(&part.identity.uuid).unwrap_or(&0);
+                notes.arrays.entry(part.identity.uuid.clone()).or_default().scrub.found = before + sweep.mismatch_sectors;
             }
             let position = running.iter().map(|(_, sweep)| sweep.done_bytes).min();
-            let job = &mut notes.arrays.entry(view.uuid.clone()).or_default().scrub;
+            let job = &mut notes.arrays.entry(view.identity.uuid.clone()).or_default().scrub;
             job.position = position.or(job.position);
         });
     }
 
     /// Ends the scrub of an array, so that it goes on later from where it is, in per cent. `None`: it has just ended.
     fn interrupt(&mut self, service: &Service, view: &ArrayView) -> Option<u64> {
-        let sweeps = || tree(view).into_iter().filter_map(|view| view.sweep.as_ref());
+        let sweeps = || tree(view).into_iter().filter_map(|view| view.redundancy.sweep.as_ref());
         let (done, total) = sweeps().map(|sweep| (sweep.done_bytes, sweep.total_bytes)).min()?;
-        service.cancel_scrub(&view.name).ok()?;
+        service.cancel_scrub(&view.identity.name).ok()?;
         self.note_progress(view);
-        self.scrubs.remove(&view.uuid);
+        self.scrubs.remove(&view.identity.uuid);
         Some(done * 100 / total.max(1))
     }
 
     /// Copies members that are about to fail.
     fn foresee(&mut self, service: &Service, views: &[ArrayView]) {
-        let slow: Vec<_> = views.iter().flat_map(|view| self.monitor.slow(&view.name)).collect();
+        let slow: Vec<_> = views.iter().flat_map(|view| self.monitor.slow(&view.identity.name)).collect();
         let forecasts = self.foresight.look(Instant::now(), views, &self.monitor.drives(), &self.replacement, &slow);
         for forecast in forecasts {
             let foresight::Forecast { array, member, spare, reason } = forecast;
@@ -462,7 +464,7 @@ impl Work {
             .map(|member| member.path.clone())
             .collect();
         let mut links: BTreeSet<String> = paths.iter().map(|path| self.link(path)).collect();
-        links.insert(format!("array {}", view.name));
+        links.insert(format!("array {}", view.identity.name));
         links
     }
 
@@ -483,11 +485,11 @@ impl Work {
         let (now, watched) = (Instant::now(), self.begun.elapsed());
         self.again_at.retain(|_, at| *at > now);
         for view in views {
-            if tree(view).iter().any(|view| view.sweep.is_some()) {
+            if tree(view).iter().any(|view| view.redundancy.sweep.is_some()) {
                 busy.extend(self.links(view));
             }
-            let Some(calendar) = routine.scrub_of(&view.name).filter(|_| is_redundant(view)) else { continue };
-            let uuid = &view.uuid;
+            let Some(calendar) = routine.scrub_of(&view.identity.name).filter(|_| is_redundant(view)) else { continue };
+            let uuid = &view.identity.uuid;
             let (since_s, position) = self.ledger.change(|notes| {
                 let job = &mut notes.arrays.entry(uuid.clone()).or_default().scrub;
                 (job.since(now_s, watched), job.position)
@@ -550,10 +552,10 @@ impl Work {
     fn begin_one(&mut self, service: &Arc<Service>, task: &Task, links: BTreeSet<String>, now_s: i64, zone: &TimeZone) {
         match task {
             Task::Scrub { view, from_bytes } => {
-                let name = &view.name;
+                let name = &view.identity.name;
                 match service.scrub(name, &ScrubRequest { repair: false, from_bytes: *from_bytes }) {
                     Ok(done) => {
-                        let parts = tree(view).into_iter().map(|part| part.uuid.clone());
+                        let parts = tree(view).into_iter().map(|part| part.identity.uuid.clone());
                         let found = |uuid: &String| if *from_bytes == 0 { 0 } else { self.ledger.array(uuid).scrub.found };
                         let before = parts.map(|uuid| (found(&uuid), uuid)).map(|(found, uuid)| (uuid, found)).collect();
                         let scrubbing = Scrubbing {
@@ -565,9 +567,9 @@ impl Work {
                             stopped: None,
                             is_gone: false,
                         };
-                        self.scrubs.insert(view.uuid.clone(), scrubbing);
-                        let since_s = self.ledger.array(&view.uuid).scrub.since_s.unwrap_or(now_s);
-                        self.note_scrub(&view.uuid, |job| {
+                        self.scrubs.insert(view.identity.uuid.clone(), scrubbing);
+                        let since_s = self.ledger.array(&view.identity.uuid).scrub.since_s.unwrap_or(now_s);
+                        self.note_scrub(&view.identity.uuid, |job| {
                             job.position = Some(*from_bytes);
                             if *from_bytes == 0 {
                                 job.since_s = Some(now_s);
@@ -587,7 +589,7 @@ impl Work {
                         Self::event(service, name, "routine", text);
                     }
                     Err(error) => {
-                        self.again_at.insert(view.uuid.clone(), Instant::now() + AGAIN_AFTER);
+                        self.again_at.insert(view.identity.uuid.clone(), Instant::now() + AGAIN_AFTER);
                         Self::event(service, name, "warning", format!("the scrub of \"{name}\" by schedule waits: {error}"));
                     }
                 }
@@ -649,19 +651,22 @@ impl Work {
         let mut shown = Vec::new();
         let mut scrubs = BTreeMap::new();
         for view in views.iter().filter(|view| is_redundant(view)) {
-            let Some(calendar) = self.routine.scrub_of(&view.name) else { continue };
-            let notes = self.ledger.array(&view.uuid);
+            let Some(calendar) = self.routine.scrub_of(&view.identity.name) else { continue };
+            let notes = self.ledger.array(&view.identity.uuid);
             let next_s = next(calendar, notes.scrub.since_s);
             if let Some(next_s) = next_s {
-                scrubs.insert(view.uuid.clone(), next_s);
+                scrubs.insert(view.identity.uuid.clone(), next_s);
             }
             shown.push(RoutineView {
                 what: "scrub".into(),
-                of: view.name.clone(),
+                of: view.identity.name.clone(),
                 schedule: calendar.to_string(),
-                running: self.scrubs.contains_key(&view.uuid),
-                interrupted: notes.scrub.position.is_some() && !self.scrubs.contains_key(&view.uuid),
-                last_s: tree(view).iter().filter_map(|view| Some(self.ledger.array(&view.uuid).last_scrub?.ended_s)).min(),
+                running: self.scrubs.contains_key(&view.identity.uuid),
+                interrupted: notes.scrub.position.is_some() && !self.scrubs.contains_key(&view.identity.uuid),
+                last_s: tree(view)
+                    .iter()
+                    .filter_map(|view| Some(self.ledger.array(&view.identity.uuid).last_scrub?.ended_s))
+                    .min(),
                 next_s,
                 outcome: scrub_words(view),
             });
@@ -693,7 +698,7 @@ impl Work {
 
 /// An array and its spans.
 fn tree(view: &ArrayView) -> Vec<&ArrayView> {
-    std::iter::once(view).chain(view.spans.iter().flat_map(tree)).collect()
+    std::iter::once(view).chain(view.parts.spans.iter().flat_map(tree)).collect()
 }
 
 fn is_scrub(event: &EventView) -> bool {
@@ -707,15 +712,18 @@ fn is_redundant(view: &ArrayView) -> bool {
 
 /// True if a scrub can begin: nothing else runs, and nothing is missing.
 fn may_scrub(view: &ArrayView) -> bool {
-    let is_calm = |view: &&ArrayView| view.sweep.is_none() && !view.resync_pending;
-    let is_well = view.health == HealthView::Optimal && view.silent_s.is_none() && !view.paused && may_write(view);
+    let is_calm = |view: &&ArrayView| view.redundancy.sweep.is_none() && !view.redundancy.resync_pending;
+    let is_well = view.condition.health == HealthView::Optimal
+        && view.condition.silent_s.is_none()
+        && !view.condition.paused
+        && may_write(view);
     is_well && tree(view).iter().all(is_calm)
 }
 
 /// The name of the array that has this drive.
 fn array_of<'a>(views: &'a [ArrayView], path: &Path) -> Option<&'a str> {
     let has = |view: &&ArrayView| all_members(view).iter().any(|member| path.as_os_str() == member.path.as_str());
-    views.iter().find(has).map(|view| view.name.as_str())
+    views.iter().find(has).map(|view| view.identity.name.as_str())
 }
 
 /// The names of a drive in notes, the best first.
@@ -761,7 +769,7 @@ fn test_notes<'a>(notes: &'a mut Notes, drive: &str, long: bool) -> &'a mut JobN
 
 /// The outcome of the last scrub of an array, in words.
 fn scrub_words(view: &ArrayView) -> Option<String> {
-    let found: Vec<ScrubView> = tree(view).into_iter().filter_map(|view| view.last_scrub).collect();
+    let found: Vec<ScrubView> = tree(view).into_iter().filter_map(|view| view.redundancy.last_scrub).collect();
     let sectors: u64 = found.iter().map(|scrub| scrub.mismatch_sectors).sum();
     let last = found.first()?;
     Some(match (sectors, last.repaired) {

@@ -444,32 +444,32 @@ impl Service {
         let lanes = lanes.into_iter().enumerate();
         view.lanes =
             lanes.map(|(index, lane)| served.how.view(served.near.as_ref(), takes_clients, index, count, &lane)).collect();
-        view.name.clone_from(&served.name);
-        view.paused = served.paused.load(Ordering::SeqCst);
-        view.measuring = served.measuring.load(Ordering::SeqCst);
+        view.identity.name.clone_from(&served.name);
+        view.condition.paused = served.paused.load(Ordering::SeqCst);
+        view.condition.measuring = served.measuring.load(Ordering::SeqCst);
         if let Some(ledger) = self.ledger.get() {
             ledger.fill(&mut view);
         }
         let left = lock(&self.left_alone).get(&served.name).cloned().unwrap_or_default();
         let is_used = |path: &str| view::all_members(&view).iter().any(|member| member.path == path && member.role != "failed");
-        view.left_alone = left.into_iter().filter(|drive| !is_used(&drive.path)).collect();
+        view.condition.left_alone = left.into_iter().filter(|drive| !is_used(&drive.path)).collect();
         let held = *lock(&served.held);
-        view.write = Some(held.write);
+        view.writes.write = Some(held.write);
         view.speed = Some(lock(&served.bounds).clone());
-        view.power_cut = held.write.words().into();
+        view.writes.power_cut = held.write.words().into();
         view.drive_caches = view::drive_caches(&report, held.drive_caches, &lock(&served.caches.differ));
         view::describe_state(&mut view);
         if since::is_asked(&view) {
             since::fill(&mut view, &self.known_events());
         }
-        view.exports = self.nbd.uris(&served.name);
-        view.vhost_user = served.disks().iter().map(|disk| disk.path().display().to_string()).collect();
-        view.attached = devices_of(&served.uuid).iter().map(|path| path.display().to_string()).collect();
-        view.clients = self.clients(served);
+        view.access.exports = self.nbd.uris(&served.name);
+        view.access.vhost_user = served.disks().iter().map(|disk| disk.path().display().to_string()).collect();
+        view.access.attached = devices_of(&served.uuid).iter().map(|path| path.display().to_string()).collect();
+        view.access.clients = self.clients(served);
         if let Some(block) = &*lock(&served.block) {
             let (path, status) = (block.path().display().to_string(), block.status());
-            view.block_device = Some(path.clone());
-            view.clients.push(ClientView {
+            view.access.block_device = Some(path.clone());
+            view.access.clients.push(ClientView {
                 id: 0,
                 peer: path,
                 tls: false,
@@ -554,7 +554,7 @@ impl Service {
     fn end(&self, served: &Served, hurries: bool) -> Result<String, ApiError> {
         let warn = |text| self.events.push(view::plain_event(&served.name, "warning", text));
         let last = if hurries { served.lanes.stop_in_a_hurry(warn)? } else { served.lanes.stop(warn)? };
-        Ok(view::array(&last).state)
+        Ok(view::array(&last).condition.state)
     }
 }
 

@@ -18,30 +18,30 @@ pub fn tells(event: &EventView) -> bool {
 /// True if [`fill`] may have something to say.
 pub fn is_asked(view: &ArrayView) -> bool {
     is_degraded(view)
-        || view.spans.iter().any(is_asked)
+        || view.parts.spans.iter().any(is_asked)
         || all_members(view).iter().any(|member| has_failed(member) || member.waiting_ms >= Some(SILENT_MS))
 }
 
 /// Notes since when the array, its spans and their members are as they are. `events`: those that are known, the oldest first.
 pub fn fill(view: &mut ArrayView, events: &[EventView]) {
-    let named = [view.name.clone(), view.full_name.clone()];
+    let named = [view.identity.name.clone(), view.identity.full_name.clone()];
     let is_here = |name: &str| named.iter().any(|known| known == name);
     if is_degraded(view) {
-        view.since_s = first_loss(events, is_here, Some(view)).map(|time_ms| time_ms / 1000);
+        view.condition.since_s = first_loss(events, is_here, Some(view)).map(|time_ms| time_ms / 1000);
     }
-    for member in &mut view.members {
+    for member in &mut view.parts.members {
         member.since_s = member_since(member, events, is_here);
     }
-    view.spans.iter_mut().for_each(|span| fill(span, events));
+    view.parts.spans.iter_mut().for_each(|span| fill(span, events));
     // An array of spans has no members that fail: its redundancy is that of its spans.
-    let of_spans = view.spans.iter().filter_map(|span| span.since_s).min();
-    view.since_s = view.since_s.or(of_spans);
+    let of_spans = view.parts.spans.iter().filter_map(|span| span.condition.since_s).min();
+    view.condition.since_s = view.condition.since_s.or(of_spans);
 }
 
 /// Members of its own are lost. Being resynced is no loss, nor is a member that was replaced.
 fn is_degraded(view: &ArrayView) -> bool {
     let is_rebuilt = |member: &MemberView| member.role == "rebuilding";
-    !view.missing_slots.is_empty() || view.members.iter().any(|member| is_rebuilt(member) || member.lost)
+    !view.parts.missing_slots.is_empty() || view.parts.members.iter().any(|member| is_rebuilt(member) || member.lost)
 }
 
 fn has_failed(member: &MemberView) -> bool {
@@ -64,7 +64,10 @@ fn member_since(member: &MemberView, events: &[EventView], is_here: impl Fn(&str
 pub fn first_loss(events: &[EventView], is_here: impl Fn(&str) -> bool, view: Option<&ArrayView>) -> Option<u64> {
     let is_whole = |slot: usize| {
         let holds = |view: &ArrayView| {
-            view.members.iter().any(|member| member.slot == Some(slot) && member.role == "in sync" && member.failure.is_none())
+            view.parts
+                .members
+                .iter()
+                .any(|member| member.slot == Some(slot) && member.role == "in sync" && member.failure.is_none())
         };
         view.is_some_and(holds)
     };
@@ -155,13 +158,13 @@ mod tests {
         };
         // The name of one drive begins with that of another.
         fill(&mut tank, &[lost(3000, 3, "/x"), lost(7000, 0, "/d0"), lost(9000, 0, "/d01")]);
-        let span = &tank.spans[0];
-        let since: Vec<Option<u64>> = span.members.iter().map(|member| member.since_s).collect();
+        let span = &tank.parts.spans[0];
+        let since: Vec<Option<u64>> = span.parts.members.iter().map(|member| member.since_s).collect();
         let silent = since[1].expect("the process sees it");
         assert!((8..=11).contains(&(now_ms() / 1000 - silent)), "{silent}");
         assert_eq!([since[0], since[2], since[3], since[4]], [Some(7), None, None, None], "no event names /d4");
-        assert_eq!((span.since_s, tank.since_s), (Some(3), Some(3)));
+        assert_eq!((span.condition.since_s, tank.condition.since_s), (Some(3), Some(3)));
         fill(&mut tank, &[]);
-        assert_eq!(tank.spans[0].since_s, None);
+        assert_eq!(tank.parts.spans[0].condition.since_s, None);
     }
 }

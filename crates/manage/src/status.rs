@@ -41,9 +41,9 @@ pub fn words(arrays: &[ArrayView], verbose: bool, width: u16) -> String {
         several if verbose => several.iter().map(|array| in_full(array, true, width)).collect::<Vec<_>>().join("\n"),
         several => {
             let row = |array: &ArrayView| {
-                let level = format!("RAID {}", array.level);
-                let since = array.since_s.and_then(moment).map_or_else(String::new, |since| format!("; since {since}"));
-                vec![array.name.clone(), level, size::show(array.size_bytes), array.headline.clone() + &since]
+                let level = format!("RAID {}", array.geometry.level);
+                let since = array.condition.since_s.and_then(moment).map_or_else(String::new, |since| format!("; since {since}"));
+                vec![array.identity.name.clone(), level, size::show(array.geometry.size_bytes), array.headline.clone() + &since]
             };
             paragraphs(width, several.iter().map(row).collect()) + "\n"
         }
@@ -76,33 +76,33 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool, al
         let _ = writeln!(text, "{indent}{line}");
     }
     // In one piece, so that it can be copied.
-    for uri in &view.exports {
+    for uri in &view.access.exports {
         let _ = writeln!(text, "{indent}nbd  {}", shown(uri));
     }
-    if let Some(path) = &view.block_device {
+    if let Some(path) = &view.access.block_device {
         let _ = writeln!(text, "{indent}ublk  {}", shown(path));
     }
-    for path in &view.attached {
+    for path in &view.access.attached {
         let _ = writeln!(text, "{indent}attached  {}", shown(path));
     }
-    for path in &view.vhost_user {
+    for path in &view.access.vhost_user {
         let _ = writeln!(text, "{indent}vhost-user  {}", shown(path));
     }
     let members = if verbose { members_in_full(view, width - 2) } else { members(view, width - 2) };
     for line in members.lines() {
         let _ = writeln!(text, "{}", format!("{indent}  {line}").trim_end());
     }
-    for (member, note) in view.members.iter().flat_map(|member| notes(member).into_iter().map(move |note| (member, note))) {
+    for (member, note) in view.parts.members.iter().flat_map(|member| notes(member).into_iter().map(move |note| (member, note))) {
         for line in paragraphs(width - 2, vec![vec![format!("{}: {note}", member.path)]]).lines() {
             let _ = writeln!(text, "{indent}  {line}");
         }
     }
-    for drive in &view.left_alone {
+    for drive in &view.condition.left_alone {
         for line in paragraphs(width - 2, vec![vec![drive.text.clone()]]).lines() {
             let _ = writeln!(text, "{indent}  {line}");
         }
     }
-    for span in &view.spans {
+    for span in &view.parts.spans {
         describe(text, span, &format!("{indent}  "), verbose, all);
     }
 }
@@ -111,42 +111,42 @@ fn describe(text: &mut String, view: &ArrayView, indent: &str, verbose: bool, al
 fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     let mut say = |name: &str, value: String| rows.push(vec![name.to_owned(), value]);
-    say(if is_top { "array" } else { "span" }, view.name.clone());
+    say(if is_top { "array" } else { "span" }, view.identity.name.clone());
     say("state", view.headline.clone() + &last_drives(view));
-    if let Some(since) = view.since_s.and_then(moment) {
+    if let Some(since) = view.condition.since_s.and_then(moment) {
         say("since", since);
     }
-    if let Some(sweep) = &view.sweep {
+    if let Some(sweep) = &view.redundancy.sweep {
         say("sweep", sweep_line(sweep));
     }
     if let Some(line) = scrub_line(view) {
         say("scrub", line);
     }
-    if let Some(next) = view.next_scrub_s.and_then(local) {
+    if let Some(next) = view.redundancy.next_scrub_s.and_then(local) {
         say("next", format!("scrub due {next}"));
     }
-    if !view.trim_zeroes {
+    if !view.condition.trim_zeroes {
         say("trim", "not offered: a drive cannot zero and unmap in one request".into());
     } else if verbose {
         say("trim", "reads as zeros".into());
     }
-    let strip = match (&view.strip_bytes, &view.strip_reason) {
+    let strip = match (&view.geometry.strip_bytes, &view.geometry.strip_reason) {
         (Some(bytes), Some(reason)) => format!(", strip {} ({reason})", size::show(*bytes)),
         _ => String::new(),
     };
-    let layout = if view.layout == "plain" { String::new() } else { format!(", layout {}", view.layout) };
-    say("level", format!("RAID {}{layout}{strip}", view.level));
-    say("size", format!("{} ({} bytes)", size::show(view.size_bytes), view.size_bytes));
-    say("uuid", view.uuid.clone());
-    if let Some(bitmap) = &view.bitmap {
+    let layout = if view.geometry.layout == "plain" { String::new() } else { format!(", layout {}", view.geometry.layout) };
+    say("level", format!("RAID {}{layout}{strip}", view.geometry.level));
+    say("size", format!("{} ({} bytes)", size::show(view.geometry.size_bytes), view.geometry.size_bytes));
+    say("uuid", view.identity.uuid.clone());
+    if let Some(bitmap) = &view.writes.bitmap {
         let chunk = size::show(bitmap.chunk_bytes);
         say("bitmap", format!("{} of {} bits set, {chunk} each", bitmap.dirty_count, bitmap.bit_count));
     }
     if let Some(log) = log_line(view, verbose) {
         say("log", log);
     }
-    if view.write.is_some() && !view.read_only {
-        say("writes", view.power_cut.clone());
+    if view.writes.write.is_some() && !view.condition.read_only {
+        say("writes", view.writes.power_cut.clone());
     }
     if let Some(caches) = view.drive_caches.as_ref().filter(|caches| verbose || caches.contains("as set")) {
         say("caches", format!("of the drives: {caches}"));
@@ -157,7 +157,7 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     if let Some(line) = integrity_line(view) {
         say("integrity", line);
     }
-    for client in &view.clients {
+    for client in &view.access.clients {
         say("client", client_line(client));
     }
     rows
@@ -165,19 +165,22 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
 
 /// What the last scrub found; nothing before the first.
 fn scrub_line(view: &ArrayView) -> Option<String> {
-    let outcome = match (view.mismatch_sectors?, view.mismatch_repaired) {
+    let outcome = match (view.redundancy.mismatch_sectors?, view.redundancy.mismatch_repaired) {
         (0, _) => "found no mismatch".into(),
         (count, true) => format!("found mismatches in {count} sectors, and repaired them"),
-        (count, false) => format!("found mismatches in {count} sectors; `stria scrub {} --repair` repairs them", view.name),
+        (count, false) => {
+            format!("found mismatches in {count} sectors; `stria scrub {} --repair` repairs them", view.identity.name)
+        }
     };
-    let date = view.last_scrub.and_then(|scrub| local(scrub.ended_s)).map_or_else(String::new, |date| format!(" on {date}"));
+    let date =
+        view.redundancy.last_scrub.and_then(|scrub| local(scrub.ended_s)).map_or_else(String::new, |date| format!(" on {date}"));
     Some(format!("the last one{date} {outcome}"))
 }
 
 /// The write log, or its absence on a level that needs one.
 fn log_line(view: &ArrayView, verbose: bool) -> Option<String> {
-    let Some(log) = &view.log else {
-        let needs_one = ["4", "5", "6"].contains(&view.level.as_str());
+    let Some(log) = &view.writes.log else {
+        let needs_one = ["4", "5", "6"].contains(&view.geometry.level.as_str());
         return needs_one.then(|| "none: a crash together with a lost drive can damage data that was not being written".into());
     };
     if log.replaying {
@@ -201,11 +204,11 @@ fn log_line(view: &ArrayView, verbose: bool) -> Option<String> {
 
 /// The blocks that checksums verified, of all members that have some.
 fn integrity_line(view: &ArrayView) -> Option<String> {
-    let checked: Vec<&ChecksumView> = view.members.iter().filter_map(|member| member.checksums.as_ref()).collect();
+    let checked: Vec<&ChecksumView> = view.parts.members.iter().filter_map(|member| member.checksums.as_ref()).collect();
     let sum = |of: fn(&ChecksumView) -> u64| checked.iter().map(|counts| of(counts)).sum::<u64>();
     let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
     let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
-    let all = if checked.len() == view.members.len() { "" } else { " (not on every member)" };
+    let all = if checked.len() == view.parts.members.len() { "" } else { " (not on every member)" };
     let line = format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them corrected{all}");
     (!checked.is_empty()).then_some(line)
 }
@@ -255,8 +258,8 @@ fn in_order(view: &ArrayView, row: impl Fn(&MemberView) -> Vec<String>, blank: &
     let slot_of = |slot: Option<usize>| slot.map_or("-".into(), |slot| slot.to_string());
     let order = |member: &MemberView| if member.role == "failed" { usize::MAX } else { member.slot.unwrap_or(usize::MAX) };
     let mut rows: Vec<(usize, Vec<String>)> =
-        view.members.iter().map(|member| (order(member), [vec![slot_of(member.slot)], row(member)].concat())).collect();
-    for slot in &view.missing_slots {
+        view.parts.members.iter().map(|member| (order(member), [vec![slot_of(member.slot)], row(member)].concat())).collect();
+    for slot in &view.parts.missing_slots {
         let blank = blank.iter().map(|&text| text.to_owned()).collect();
         rows.push((*slot, [vec![slot_of(Some(*slot))], blank].concat()));
     }

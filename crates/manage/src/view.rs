@@ -1,7 +1,8 @@
 //! Turns the report of a running array into the view that `status` shows.
 
 use crate::api::{
-    ArrayView, BitmapView, ChecksumView, EventView, HealthView, LastDrive, LatencyView, LogView, MemberView, SweepView,
+    AccessView, ArrayView, BitmapView, ChecksumView, ConditionView, EventView, GeometryView, HealthView, IdentityView, LastDrive,
+    LatencyView, LogView, MemberView, PartsView, RedundancyView, SweepView, WritesView,
 };
 use crate::clock::now_ms;
 use crate::event_words::EventSentence;
@@ -26,64 +27,75 @@ pub fn array(array: &ArrayReport) -> ArrayView {
     let description = array.description.as_ref().expect("the coordinator knows it");
     let spans: Vec<ArrayView> = array.spans().map(self::array).collect();
     let has_strips = !matches!(geometry.level(), Level::Raid1) && geometry.strip_sectors() > 0;
-    let resync_pending = status.synced != Synced::All && geometry.level().is_redundant();
     let mut view = ArrayView {
-        name: short_name(&array.name).to_owned(),
-        full_name: array.name.clone(),
-        uuid: uuid_text(&array.uuid),
-        level: level_name(geometry.level(), &spans),
-        layout: geometry.layout().to_string(),
-        strip_bytes: has_strips.then(|| geometry.strip_sectors() * SECTOR),
-        strip_reason: has_strips.then(|| strip_reason(array)),
-        size_bytes: geometry.capacity_sectors() * SECTOR,
-        health: spans.iter().map(|span| span.health).fold(health_view(status.health), Ord::max),
-        state: String::new(),
-        since_s: None,
-        silent_s: None,
-        clean: status.clean && spans.iter().all(|span| span.clean),
-        read_only: status.read_only,
-        unreplayed: status.unreplayed.clone().or_else(|| spans.iter().find_map(|span| span.unreplayed.clone())),
-        superblock_refused: {
-            let of_span = || spans.iter().find_map(|span| span.superblock_refused.clone());
-            status.superblock_refused.clone().or_else(of_span)
+        identity: IdentityView {
+            name: short_name(&array.name).to_owned(),
+            full_name: array.name.clone(),
+            uuid: uuid_text(&array.uuid),
         },
-        left_alone: Vec::new(),
-        trim_zeroes: array.tree().into_iter().flat_map(|array| array.drives()).all(|drive| drive.info.limits.unmap_zeroes),
-        paused: false,
-        measuring: false,
-        members: status.members.iter().filter_map(|member| member_view(member, array)).collect(),
-        missing_slots: (0..status.slots.len()).filter(|&slot| status.slots[slot].is_none()).collect(),
-        last_drives: Vec::new(),
-        spans,
-        sweep: status.sweep.as_ref().map(sweep_view),
-        resync_pending,
-        mismatch_sectors: status.mismatch_sectors,
-        last_scrub: None,
-        next_scrub_s: None,
-        mismatch_repaired: status.mismatch_repaired,
-        losses_survived: status.losses_survived,
+        geometry: GeometryView {
+            level: level_name(geometry.level(), &spans),
+            layout: geometry.layout().to_string(),
+            strip_bytes: has_strips.then(|| geometry.strip_sectors() * SECTOR),
+            strip_reason: has_strips.then(|| strip_reason(array)),
+            size_bytes: geometry.capacity_sectors() * SECTOR,
+        },
+        condition: condition(array, &spans),
+        parts: PartsView {
+            members: status.members.iter().filter_map(|member| member_view(member, array)).collect(),
+            missing_slots: (0..status.slots.len()).filter(|&slot| status.slots[slot].is_none()).collect(),
+            last_drives: Vec::new(),
+            spans,
+        },
+        redundancy: RedundancyView {
+            sweep: status.sweep.as_ref().map(sweep_view),
+            resync_pending: status.synced != Synced::All && geometry.level().is_redundant(),
+            mismatch_sectors: status.mismatch_sectors,
+            last_scrub: None,
+            next_scrub_s: None,
+            mismatch_repaired: status.mismatch_repaired,
+            losses_survived: status.losses_survived,
+        },
         headline: String::new(),
-        bitmap: status.intent.zip(description.bitmap).map(|(counts, (chunk_bytes, ..))| bitmap_view(counts, chunk_bytes)),
-        log: status.log.as_ref().map(log_view),
-        write: None,
-        power_cut: String::new(),
+        writes: WritesView {
+            bitmap: status.intent.zip(description.bitmap).map(|(counts, (chunk_bytes, ..))| bitmap_view(counts, chunk_bytes)),
+            log: status.log.as_ref().map(log_view),
+            write: None,
+            power_cut: String::new(),
+        },
         speed: None,
         drive_caches: None,
         in_flight: status.in_flight,
         events: description.events,
         created_s: description.created_s,
-        exports: Vec::new(),
-        block_device: None,
-        attached: Vec::new(),
-        vhost_user: Vec::new(),
-        clients: Vec::new(),
+        access: AccessView::default(),
         lanes: Vec::new(),
     };
     // An array above spans has no redundancy of its own.
-    let spans_survive = view.spans.iter().map(|span| span.losses_survived).min();
-    view.losses_survived = spans_survive.map_or(view.losses_survived, |spans| view.losses_survived.max(spans));
+    let spans_survive = view.parts.spans.iter().map(|span| span.redundancy.losses_survived).min().unwrap_or(0);
+    view.redundancy.losses_survived = view.redundancy.losses_survived.max(spans_survive);
     describe_state(&mut view);
     view
+}
+
+/// The words come later, from the rest of the view.
+fn condition(array: &ArrayReport, spans: &[ArrayView]) -> ConditionView {
+    let status = &array.status;
+    let of_spans = |reason: fn(&ConditionView) -> &Option<String>| spans.iter().find_map(|span| reason(&span.condition).clone());
+    ConditionView {
+        health: spans.iter().map(|span| span.condition.health).fold(health_view(status.health), Ord::max),
+        state: String::new(),
+        since_s: None,
+        silent_s: None,
+        clean: status.clean && spans.iter().all(|span| span.condition.clean),
+        read_only: status.read_only,
+        unreplayed: status.unreplayed.clone().or_else(|| of_spans(|condition| &condition.unreplayed)),
+        superblock_refused: status.superblock_refused.clone().or_else(|| of_spans(|condition| &condition.superblock_refused)),
+        left_alone: Vec::new(),
+        trim_zeroes: array.tree().into_iter().flat_map(|array| array.drives()).all(|drive| drive.info.limits.unmap_zeroes),
+        paused: false,
+        measuring: false,
+    }
 }
 
 fn health_view(health: Health) -> HealthView {
@@ -97,7 +109,9 @@ fn health_view(health: Health) -> HealthView {
 /// The level by its number. A RAID 0 of spans has theirs before its own: 50.
 fn level_name(level: Level, spans: &[ArrayView]) -> String {
     match (level, spans.first()) {
-        (Level::Raid0, Some(span)) if spans.iter().all(|other| other.level == span.level) => format!("{}0", span.level),
+        (Level::Raid0, Some(span)) if spans.iter().all(|other| other.geometry.level == span.geometry.level) => {
+            format!("{}0", span.geometry.level)
+        }
         (level, _) => level.to_string(),
     }
 }
@@ -122,60 +136,40 @@ fn log_view(log: &LogStatus) -> LogView {
 /// An array whose lanes have never answered: nothing but its name and identity is known.
 pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
     ArrayView {
-        name: name.into(),
-        full_name: name.into(),
-        uuid: uuid_text(uuid),
-        level: String::new(),
-        layout: String::new(),
-        strip_bytes: None,
-        strip_reason: None,
-        size_bytes: 0,
-        // Its health is unknown, so the worst is assumed.
-        health: HealthView::Failed,
-        state: String::new(),
-        since_s: None,
-        silent_s: Some(silent_s),
-        clean: false,
-        read_only: false,
-        unreplayed: None,
-        superblock_refused: None,
-        left_alone: Vec::new(),
-        trim_zeroes: false,
-        paused: false,
-        measuring: false,
-        members: Vec::new(),
-        missing_slots: Vec::new(),
-        last_drives: Vec::new(),
-        spans: Vec::new(),
-        sweep: None,
-        resync_pending: false,
-        mismatch_sectors: None,
-        last_scrub: None,
-        next_scrub_s: None,
-        mismatch_repaired: false,
-        losses_survived: 0,
+        identity: IdentityView { name: name.into(), full_name: name.into(), uuid: uuid_text(uuid) },
+        geometry: GeometryView::default(),
+        condition: ConditionView {
+            // Its health is unknown, so the worst is assumed.
+            health: HealthView::Failed,
+            state: String::new(),
+            since_s: None,
+            silent_s: Some(silent_s),
+            clean: false,
+            read_only: false,
+            unreplayed: None,
+            superblock_refused: None,
+            left_alone: Vec::new(),
+            trim_zeroes: false,
+            paused: false,
+            measuring: false,
+        },
+        parts: PartsView::default(),
+        redundancy: RedundancyView::default(),
         headline: String::new(),
-        bitmap: None,
-        log: None,
-        write: None,
-        power_cut: String::new(),
+        writes: WritesView::default(),
         speed: None,
         drive_caches: None,
         in_flight: 0,
         events: 0,
         created_s: 0,
-        exports: Vec::new(),
-        block_device: None,
-        attached: Vec::new(),
-        vhost_user: Vec::new(),
-        clients: Vec::new(),
+        access: AccessView::default(),
         lanes: Vec::new(),
     }
 }
 
 /// True of [`unseen`]: every array that has answered has a level.
 pub fn is_unseen(view: &ArrayView) -> bool {
-    view.silent_s.is_some() && view.level.is_empty()
+    view.condition.silent_s.is_some() && view.geometry.level.is_empty()
 }
 
 /// The drives' own write caches in a word; `set`: as they were set, `differ`: the drives that do not follow that. `None`: the members are files.
@@ -200,16 +194,16 @@ pub fn drive_caches(array: &ArrayReport, set: Option<bool>, differ: &[PathBuf]) 
 
 /// Describes the array's state in words, from the rest of its view.
 pub fn describe_state(view: &mut ArrayView) {
-    view.state = state_words(view);
+    view.condition.state = state_words(view);
     view.headline = headline(view);
 }
 
 /// `clean`, or `degraded, rebuilding`. Only optimal arrays are called "clean".
 fn state_words(view: &ArrayView) -> String {
-    let mut words = vec![match view.health {
+    let mut words = vec![match view.condition.health {
         HealthView::Failed => "failed",
         HealthView::Degraded => "degraded",
-        HealthView::Optimal if view.clean => "clean",
+        HealthView::Optimal if view.condition.clean => "clean",
         HealthView::Optimal => "active",
     }];
     words.extend(activity(view));
@@ -220,22 +214,24 @@ fn state_words(view: &ArrayView) -> String {
 fn activity(view: &ArrayView) -> Vec<&'static str> {
     let mut words = Vec::new();
     let sweep = |view: &ArrayView| {
-        view.sweep.as_ref().map(|sweep| match sweep.kind.as_str() {
+        view.redundancy.sweep.as_ref().map(|sweep| match sweep.kind.as_str() {
             "resync" => "resyncing",
             "rebuild" => "rebuilding",
             "repair" => "repairing",
             _ => "scrubbing",
         })
     };
-    match sweep(view).or_else(|| view.spans.iter().find_map(sweep)) {
+    match sweep(view).or_else(|| view.parts.spans.iter().find_map(sweep)) {
         Some(word) => words.push(word),
-        None if view.resync_pending || view.spans.iter().any(|span| span.resync_pending) => words.push("resync pending"),
+        None if view.redundancy.resync_pending || view.parts.spans.iter().any(|span| span.redundancy.resync_pending) => {
+            words.push("resync pending")
+        }
         None => {}
     }
-    if view.paused {
+    if view.condition.paused {
         words.push("sweeps paused");
     }
-    if view.read_only {
+    if view.condition.read_only {
         words.push("read-only");
     }
     words
@@ -252,13 +248,13 @@ pub fn is_read_only(name: &str) -> String {
 /// The state in one line, the worst first.
 fn headline(view: &ArrayView) -> String {
     let mut parts = Vec::new();
-    match view.health {
+    match view.condition.health {
         HealthView::Failed => {
             parts.push(format!("FAILED: {}, more than the level survives", gaps(view).join(", ")));
         }
         HealthView::Degraded => {
             parts.push(format!("DEGRADED: {}", gaps(view).join(", ")));
-            parts.push(match view.losses_survived {
+            parts.push(match view.redundancy.losses_survived {
                 0 => "ONE MORE FAILURE LOSES DATA".into(),
                 1 => "survives 1 more failure".into(),
                 count => format!("survives {count} more failures"),
@@ -277,11 +273,11 @@ fn headline(view: &ArrayView) -> String {
     }
     let without_room: Vec<&str> =
         all_members(view).into_iter().filter(|member| member.no_room).map(|member| member.path.as_str()).collect();
-    if let Some(reason) = &view.unreplayed {
+    if let Some(reason) = &view.condition.unreplayed {
         parts.push(format!(
             "READ-ONLY: the replay after the last crash ended early ({reason}); remove the cause, then stop the array and serve it again"
         ));
-    } else if let Some(reason) = &view.superblock_refused {
+    } else if let Some(reason) = &view.condition.superblock_refused {
         parts.push(format!("WRITES FAIL: superblocks cannot be written ({reason})"));
     } else if !without_room.is_empty() {
         parts.push(format!("NO SPACE on {}: writes that need space there fail until some is freed", without_room.join(", ")));
@@ -289,7 +285,7 @@ fn headline(view: &ArrayView) -> String {
     if found_mismatch(view) {
         parts.push("the last scrub found mismatches".into());
     }
-    if view.health == HealthView::Optimal {
+    if view.condition.health == HealthView::Optimal {
         let members = all_members(view).into_iter();
         let left: Vec<&MemberView> = members.filter(|member| member.role == "failed").collect();
         match left[..] {
@@ -300,7 +296,7 @@ fn headline(view: &ArrayView) -> String {
                 parts.push(format!("{}; they can be removed", departures.join(", ")));
             }
         }
-        let word = if view.clean { "clean" } else { "active" };
+        let word = if view.condition.clean { "clean" } else { "active" };
         parts.push(if parts.is_empty() { word.into() } else { format!("otherwise {word}") });
     }
     parts.extend(activity(view).into_iter().map(str::to_owned));
@@ -311,7 +307,7 @@ fn headline(view: &ArrayView) -> String {
 pub fn departure(array: &ArrayView, member: &MemberView) -> String {
     let path = &member.path;
     let holder = array_of(array, member).and_then(|own| {
-        own.members.iter().find(|other| other.slot == member.slot && other.slot.is_some() && other.role == "in sync")
+        own.parts.members.iter().find(|other| other.slot == member.slot && other.slot.is_some() && other.role == "in sync")
     });
     match (was_replaced(member), holder, member.slot) {
         (true, Some(holder), _) => format!("{path} was replaced by {}", holder.path),
@@ -328,8 +324,8 @@ pub fn was_replaced(member: &MemberView) -> bool {
 
 /// The array or span that the member is listed in.
 fn array_of<'a>(array: &'a ArrayView, member: &MemberView) -> Option<&'a ArrayView> {
-    let is_here = array.members.iter().any(|own| std::ptr::eq(own, member));
-    if is_here { Some(array) } else { array.spans.iter().find_map(|span| array_of(span, member)) }
+    let is_here = array.parts.members.iter().any(|own| std::ptr::eq(own, member));
+    if is_here { Some(array) } else { array.parts.spans.iter().find_map(|span| array_of(span, member)) }
 }
 
 /// Five seconds: a member that leaves a request unanswered for so long is named in the headline.
@@ -343,15 +339,15 @@ pub fn unanswered_ms(member: &MemberView) -> Option<u64> {
 /// The members of an array, and of its spans, that have left a request unanswered for `patience_ms`: the path of each, and for how long.
 pub fn silent_members(view: &ArrayView, patience_ms: u64) -> Vec<(String, u64)> {
     let is_silent = |member: &&MemberView| member.role != "failed" && member.waiting_ms.is_some_and(|ms| ms >= patience_ms);
-    let own = view.members.iter().filter(is_silent);
+    let own = view.parts.members.iter().filter(is_silent);
     let own = own.map(|member| (member.path.clone(), member.waiting_ms.unwrap_or_default()));
-    own.chain(view.spans.iter().flat_map(|span| silent_members(span, patience_ms))).collect()
+    own.chain(view.parts.spans.iter().flat_map(|span| silent_members(span, patience_ms))).collect()
 }
 
 /// True if the array or a span of it has lost a drive that is not replaced, or that is still listed.
 pub fn has_lost(view: &ArrayView) -> bool {
     let is_gone = |member: &MemberView| member.role == "failed" || is_lost(member);
-    !view.missing_slots.is_empty() || view.members.iter().any(is_gone) || view.spans.iter().any(has_lost)
+    !view.parts.missing_slots.is_empty() || view.parts.members.iter().any(is_gone) || view.parts.spans.iter().any(has_lost)
 }
 
 /// True if the member is gone, and keeps its slot, as the array cannot do without it.
@@ -362,17 +358,17 @@ pub fn is_lost(member: &MemberView) -> bool {
 /// The slots of the array and its spans that are empty, being filled, or lost.
 fn gaps(view: &ArrayView) -> Vec<String> {
     let mut gaps = Vec::new();
-    match &view.missing_slots[..] {
+    match &view.parts.missing_slots[..] {
         [] => {}
         [slot] => gaps.push(format!("slot {slot} missing")),
         slots => gaps.push(format!("slots {} missing", slots.iter().map(usize::to_string).collect::<Vec<_>>().join(" and "))),
     }
-    let lost = view.members.iter().filter(|member| is_lost(member));
+    let lost = view.parts.members.iter().filter(|member| is_lost(member));
     gaps.extend(lost.filter_map(|member| Some(format!("slot {} lost", member.slot?))));
-    let filled = view.members.iter().filter(|member| member.role == "rebuilding");
+    let filled = view.parts.members.iter().filter(|member| member.role == "rebuilding");
     gaps.extend(filled.filter_map(|member| Some(format!("slot {} rebuilding", member.slot?))));
-    for span in view.spans.iter().filter(|span| span.health != HealthView::Optimal) {
-        gaps.extend(self::gaps(span).into_iter().map(|gap| format!("{} {gap}", span.name)));
+    for span in view.parts.spans.iter().filter(|span| span.condition.health != HealthView::Optimal) {
+        gaps.extend(self::gaps(span).into_iter().map(|gap| format!("{} {gap}", span.identity.name)));
     }
     gaps
 }
@@ -385,7 +381,7 @@ pub fn last_drives(view: &ArrayView) -> String {
         let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
         format!("; slot {} last had {}{more}", last.slot, last.path)
     };
-    view.last_drives.iter().map(of).chain(view.spans.iter().map(last_drives)).collect()
+    view.parts.last_drives.iter().map(of).chain(view.parts.spans.iter().map(last_drives)).collect()
 }
 
 fn spare_count(view: &ArrayView) -> usize {
@@ -394,25 +390,25 @@ fn spare_count(view: &ArrayView) -> usize {
 
 /// The members of the array and of its spans.
 pub fn all_members(view: &ArrayView) -> Vec<&MemberView> {
-    view.members.iter().chain(view.spans.iter().flat_map(all_members)).collect()
+    view.parts.members.iter().chain(view.parts.spans.iter().flat_map(all_members)).collect()
 }
 
 /// True if the last scrub of the array, or of a span, found redundancy that does not match and did not repair it.
 pub fn found_mismatch(view: &ArrayView) -> bool {
-    let own = view.mismatch_sectors.is_some_and(|sectors| sectors > 0) && !view.mismatch_repaired;
-    own || view.spans.iter().any(found_mismatch)
+    let own = view.redundancy.mismatch_sectors.is_some_and(|sectors| sectors > 0) && !view.redundancy.mismatch_repaired;
+    own || view.parts.spans.iter().any(found_mismatch)
 }
 
 /// True if something is wrong with an array that has all of its redundancy: its headline says what.
 pub fn needs_attention(view: &ArrayView) -> bool {
     let members = all_members(view);
     let lacks = members.iter().any(|member| member.no_room || unanswered_ms(member).is_some());
-    lacks || view.unreplayed.is_some() || view.superblock_refused.is_some() || found_mismatch(view)
+    lacks || view.condition.unreplayed.is_some() || view.condition.superblock_refused.is_some() || found_mismatch(view)
 }
 
 /// False if writes fail for a reason of the array's own.
 pub fn may_write(view: &ArrayView) -> bool {
-    view.unreplayed.is_none() && view.superblock_refused.is_none()
+    view.condition.unreplayed.is_none() && view.condition.superblock_refused.is_none()
 }
 
 /// The redundancy of an array that cannot name the wrong member.
@@ -435,13 +431,13 @@ impl std::fmt::Display for Doubt {
 
 /// The redundancy of the array, or of a span, if it cannot tell which side is wrong.
 pub fn cannot_name_the_wrong_member(view: &ArrayView) -> Option<Doubt> {
-    let checked = view.members.iter().all(|member| member.checksums.is_some());
-    let own = match &view.level[..] {
+    let checked = view.parts.members.iter().all(|member| member.checksums.is_some());
+    let own = match &view.geometry.level[..] {
         "4" | "5" => Some(Doubt::OneParity),
-        "1" | "10" if view.losses_survived <= 1 => Some(Doubt::TwoCopies),
+        "1" | "10" if view.redundancy.losses_survived <= 1 => Some(Doubt::TwoCopies),
         _ => None,
     };
-    own.filter(|_| !checked).or_else(|| view.spans.iter().find_map(cannot_name_the_wrong_member))
+    own.filter(|_| !checked).or_else(|| view.parts.spans.iter().find_map(cannot_name_the_wrong_member))
 }
 
 fn strip_reason(array: &ArrayReport) -> String {
@@ -598,9 +594,12 @@ fn notice_event(notice: &Notice, kind: &str) -> EventView {
 
 /// True if an array or span has redundancy of its own, whatever its spans have.
 pub fn is_redundant_itself(view: &ArrayView) -> bool {
-    let level = view.level.as_str();
-    let is_striped =
-        if view.spans.is_empty() { ["0", "jbod", "linear"].contains(&level) } else { level.ends_with('0') || level == "jbod" };
+    let level = view.geometry.level.as_str();
+    let is_striped = if view.parts.spans.is_empty() {
+        ["0", "jbod", "linear"].contains(&level)
+    } else {
+        level.ends_with('0') || level == "jbod"
+    };
     !is_striped
 }
 
@@ -642,7 +641,7 @@ pub fn no_array_of_stria<T: AsRef<str>>(name: &str, known: &[T]) -> String {
 pub fn does_not_use(view: &ArrayView, drive: &Path) -> String {
     let members = all_members(view).into_iter().filter(|member| member.size_bytes.is_some());
     let known: Vec<&str> = members.map(|member| member.path.as_str()).collect();
-    stria_host::does_not_use(&view.name, drive, &known)
+    stria_host::does_not_use(&view.identity.name, drive, &known)
 }
 
 /// The beginning of a text, of so many bytes at most.

@@ -25,7 +25,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
         let (client, view) = client::find_at_once(socket, name)?;
         matters = of_array(&view);
         let open: Vec<StandingView> = client.get("/v1/alarms").unwrap_or_default();
-        name_link(&view.name, &mut matters, open.iter().map(|alarm| &alarm.cause));
+        name_link(&view.identity.name, &mut matters, open.iter().map(|alarm| &alarm.cause));
     } else if command.name.is_none() {
         let (services, silent) = client::survey(socket)?;
         if services.iter().all(|(_, arrays)| arrays.is_empty()) && silent.is_empty() {
@@ -40,7 +40,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
             services.iter().filter_map(|(client, _)| client.get::<Vec<StandingView>>("/v1/alarms").ok()).flatten().collect();
         for view in services.iter().flat_map(|(_, arrays)| arrays) {
             let mut of_view = of_array(view);
-            name_link(&view.name, &mut of_view, open.iter().map(|alarm| &alarm.cause));
+            name_link(&view.identity.name, &mut of_view, open.iter().map(|alarm| &alarm.cause));
             matters.extend(of_view);
         }
         let (of_file, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|alarm| alarm.cause.event == Event::ConfigFault);

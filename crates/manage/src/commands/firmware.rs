@@ -33,7 +33,7 @@ pub fn firmware(command: &cli::Firmware, json: bool) -> Result<(), Failure> {
     confirm(&question, command.yes || command.force)?;
     let (slot, activate, force) = (command.slot, command.activate, command.force);
     let body = FirmwareRequest { path, image: absolute(image), slot, activate, force };
-    let done: Done = client.send_long(Method::POST, &array_path(&array.name, "/members/firmware"), &body)?;
+    let done: Done = client.send_long(Method::POST, &array_path(&array.identity.name, "/members/firmware"), &body)?;
     say(json, || done.message.clone(), || json!(done));
     Ok(())
 }

@@ -19,9 +19,9 @@ pub(super) fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Re
     // The socket that was named may be none of the usual ones, and nobody need listen there.
     let named = socket.and_then(|socket| client::survey(Some(socket)).ok()).map(|(services, _)| services).unwrap_or_default();
     let arrays = services.into_iter().chain(named).flat_map(|(_, arrays)| arrays);
-    match arrays.into_iter().find(|array| array.uuid == uuid.to_string()) {
+    match arrays.into_iter().find(|array| array.identity.uuid == uuid.to_string()) {
         Some(array) => {
-            let name = array.name;
+            let name = array.identity.name;
             Err(Failure::Failed(format!("array \"{name}\" is served: `stria stop {name}` first, then {what} it")))
         }
         None => Ok(()),

@@ -28,16 +28,15 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
     let (services, _) = client::survey(None)?;
     let named = socket.and_then(|socket| client::survey(Some(socket)).ok()).map(|(services, _)| services).unwrap_or_default();
     let is_it = |name: &str, full_name: &str, uuid: &str| [name, full_name, uuid].contains(&&*command.name);
-    let served = services
-        .into_iter()
-        .chain(named)
-        .find_map(|(client, arrays)| Some((client, arrays.into_iter().find(|a| is_it(&a.name, &a.full_name, &a.uuid))?)));
+    let served = services.into_iter().chain(named).find_map(|(client, arrays)| {
+        Some((client, arrays.into_iter().find(|a| is_it(&a.identity.name, &a.identity.full_name, &a.identity.uuid))?))
+    });
     let path = config::path(command.config.config.as_deref());
     let (uuid, name, mut notes) = match &served {
         Some((client, array)) => {
-            let done: Done = client.send(Method::PUT, &array_path(&array.name, "/settings"), &request)?;
-            let uuid: Uuid = array.uuid.parse().map_err(Failure::Failed)?;
-            (uuid, array.name.clone(), vec![done.message])
+            let done: Done = client.send(Method::PUT, &array_path(&array.identity.name, "/settings"), &request)?;
+            let uuid: Uuid = array.identity.uuid.parse().map_err(Failure::Failed)?;
+            (uuid, array.identity.name.clone(), vec![done.message])
         }
         None => {
             let paths = drive_name::paths(&command.drives, "set")?;

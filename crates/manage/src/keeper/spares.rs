@@ -89,28 +89,30 @@ struct Need {
 /// The spares that arrays need, one for each empty slot. Only slots that no member is being filled for count.
 fn needs(array: &ArrayView) -> Vec<Need> {
     // A pause holds rebuilds, and the drive that is away may be about to return.
-    if array.paused {
+    if array.condition.paused {
         return Vec::new();
     }
-    let top = needs_of(array, &array.name, None);
-    top.into_iter().chain(array.spans.iter().flat_map(|span| needs_of(span, &array.name, Some(&span.name)))).collect()
+    let top = needs_of(array, &array.identity.name, None);
+    top.into_iter()
+        .chain(array.parts.spans.iter().flat_map(|span| needs_of(span, &array.identity.name, Some(&span.identity.name))))
+        .collect()
 }
 
 fn needs_of(array: &ArrayView, name: &str, span: Option<&str>) -> Vec<Need> {
-    let spares = array.members.iter().filter(|member| member.role == "spare").count();
-    let missing = if array.read_only { 0 } else { array.missing_slots.len().saturating_sub(spares) };
+    let spares = array.parts.members.iter().filter(|member| member.role == "spare").count();
+    let missing = if array.condition.read_only { 0 } else { array.parts.missing_slots.len().saturating_sub(spares) };
     (0..missing).filter_map(|_| wish_of(array, name, span)).collect()
 }
 
 /// The spare that an array or span would take. `None`: it takes none, or nothing is left to rebuild from.
 fn wish_of(array: &ArrayView, name: &str, span: Option<&str>) -> Option<Need> {
     // Too many members are lost: nothing can be rebuilt, and the spare would lack elsewhere.
-    if array.health == HealthView::Failed {
+    if array.condition.health == HealthView::Failed {
         return None;
     }
     // A span is no drive, and an array above spans takes no spares.
-    let drives = || array.members.iter().filter(|member| member.size_bytes.is_some() && member.role == "in sync");
-    let is_redundant = array.level != "0" && array.level != "jbod" && array.spans.is_empty();
+    let drives = || array.parts.members.iter().filter(|member| member.size_bytes.is_some() && member.role == "in sync");
+    let is_redundant = array.geometry.level != "0" && array.geometry.level != "jbod" && array.parts.spans.is_empty();
     let like = drives().min_by_key(|member: &&MemberView| member.size_bytes).filter(|_| is_redundant)?;
     Some(Need {
         array: name.to_owned(),
@@ -136,8 +138,8 @@ pub struct PoolOffer {
 /// What the pool has for each array that takes spares.
 pub fn offers(arrays: &[ArrayView], pool: &[(PathBuf, PoolState)], policy: &Spares) -> Vec<PoolOffer> {
     let wishes = |array: &ArrayView| {
-        let spans = array.spans.iter().filter_map(|span| wish_of(span, &array.name, Some(&span.name)));
-        wish_of(array, &array.name, None).into_iter().chain(spans).collect::<Vec<_>>()
+        let spans = array.parts.spans.iter().filter_map(|span| wish_of(span, &array.identity.name, Some(&span.identity.name)));
+        wish_of(array, &array.identity.name, None).into_iter().chain(spans).collect::<Vec<_>>()
     };
     let offer = |need: Need| {
         let (drives, why_none) = match suitable(&need, pool, policy) {
@@ -235,7 +237,7 @@ impl SeenDrive {
 }
 
 fn needs_now(service: &Service) -> Vec<Need> {
-    service.arrays().iter().filter(|array| array.silent_s.is_none()).flat_map(needs).collect()
+    service.arrays().iter().filter(|array| array.condition.silent_s.is_none()).flat_map(needs).collect()
 }
 
 /// Gives spares of the pool to arrays that lack members and have none. `reported`: what was last reported of arrays that got
@@ -356,7 +358,7 @@ mod tests {
         assert_eq!(needs(&array(&[1, 2], &[whole, member("spare", Some(100))])).len(), 1);
         assert_eq!(needs(&array(&[1], &[member("rebuilding", Some(100))])).len(), 0, "nothing is left to rebuild from");
         let mut failed = array(&[1, 2], &[member("in sync", Some(100))]);
-        failed.health = HealthView::Failed;
+        failed.condition.health = HealthView::Failed;
         assert_eq!(needs(&failed).len(), 0, "one member of three is left of RAID 5");
     }
 }

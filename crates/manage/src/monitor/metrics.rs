@@ -28,8 +28,8 @@ pub fn text(
     families.gauge("stria_build_info", "The program's version.", &[("version", env!("CARGO_PKG_VERSION"))], 1.0);
     for view in arrays {
         array(&mut families, view);
-        tree(&mut families, view, &view.name, "");
-        unscrubbed(&mut families, view, &view.name, "", &known_since_s);
+        tree(&mut families, view, &view.identity.name, "");
+        unscrubbed(&mut families, view, &view.identity.name, "", &known_since_s);
         clients(&mut families, view);
     }
     // One that was stopped by command is not to be served.
@@ -49,10 +49,10 @@ fn flag(value: bool) -> f64 {
 
 /// The metrics of an array as a whole.
 fn array(families: &mut Families, view: &ArrayView) {
-    let of: Labels = &[("array", &view.name)];
-    let info = [("array", view.name.as_str()), ("uuid", &view.uuid), ("level", &view.level)];
+    let of: Labels = &[("array", &view.identity.name)];
+    let info = [("array", view.identity.name.as_str()), ("uuid", &view.identity.uuid), ("level", &view.geometry.level)];
     families.gauge("stria_array_info", "An array that is served, by name, identity and level.", &info, 1.0);
-    let health = match view.health {
+    let health = match view.condition.health {
         HealthView::Optimal => "optimal",
         HealthView::Degraded => "degraded",
         HealthView::Failed => "failed",
@@ -65,36 +65,41 @@ fn array(families: &mut Families, view: &ArrayView) {
         &["optimal", "degraded", "failed"],
         health,
     );
-    let is_degraded = flag(view.health != HealthView::Optimal);
+    let is_degraded = flag(view.condition.health != HealthView::Optimal);
     families.gauge(
         "stria_array_degraded",
         "1 if the array has less redundancy than its level has, or has failed.",
         of,
         is_degraded,
     );
-    families.gauge("stria_array_size_bytes", "The size that clients see.", of, view.size_bytes as f64);
+    families.gauge("stria_array_size_bytes", "The size that clients see.", of, view.geometry.size_bytes as f64);
     families.gauge(
         "stria_array_losses_survived",
         "How many more members may be lost without loss of data, whichever they are.",
         of,
-        view.losses_survived as f64,
+        view.redundancy.losses_survived as f64,
     );
-    families.gauge("stria_array_read_only", "1 if writes are refused.", of, flag(view.read_only || view.unreplayed.is_some()));
-    let refused = flag(view.superblock_refused.is_some());
+    families.gauge(
+        "stria_array_read_only",
+        "1 if writes are refused.",
+        of,
+        flag(view.condition.read_only || view.condition.unreplayed.is_some()),
+    );
+    let refused = flag(view.condition.superblock_refused.is_some());
     families.gauge("stria_array_superblock_refused", "1 if superblocks cannot be written: writes fail.", of, refused);
     families.gauge(
         "stria_array_silent_seconds",
         "How long the array has not answered; its other figures are those before that.",
         of,
-        view.silent_s.unwrap_or(0) as f64,
+        view.condition.silent_s.unwrap_or(0) as f64,
     );
-    families.gauge("stria_array_sweeps_paused", "1 if sweeps are paused by command.", of, flag(view.paused));
+    families.gauge("stria_array_sweeps_paused", "1 if sweeps are paused by command.", of, flag(view.condition.paused));
     families.gauge("stria_array_requests_in_flight", "Requests of clients that have not ended.", of, view.in_flight as f64);
-    if let Some(bitmap) = &view.bitmap {
+    if let Some(bitmap) = &view.writes.bitmap {
         families.gauge("stria_array_bitmap_dirty_chunks", "Set bits of the write-intent bitmap.", of, bitmap.dirty_count as f64);
         families.gauge("stria_array_bitmap_chunks", "Bits of the write-intent bitmap.", of, bitmap.bit_count as f64);
     }
-    if let Some(log) = &view.log {
+    if let Some(log) = &view.writes.log {
         families.counter("stria_array_log_appends_total", "Appends to the write log.", of, log.append_count);
         families.counter("stria_array_log_appended_bytes_total", "Bytes of these appends.", of, log.append_bytes);
         families.counter(
@@ -111,35 +116,42 @@ fn array(families: &mut Families, view: &ArrayView) {
 fn tree(families: &mut Families, view: &ArrayView, array: &str, span: &str) {
     let of: Labels = &[("array", array), ("span", span)];
     for kind in SWEEPS {
-        let running = view.sweep.as_ref().filter(|sweep| sweep.kind == kind);
+        let running = view.redundancy.sweep.as_ref().filter(|sweep| sweep.kind == kind);
         sweep(families, &[of, &[("sweep", kind)]].concat(), running);
     }
-    families.gauge("stria_array_resync_pending", "1 if redundancy may be inconsistent somewhere.", of, flag(view.resync_pending));
-    if let Some(sectors) = view.mismatch_sectors {
-        let open = if view.mismatch_repaired { 0 } else { sectors };
+    families.gauge(
+        "stria_array_resync_pending",
+        "1 if redundancy may be inconsistent somewhere.",
+        of,
+        flag(view.redundancy.resync_pending),
+    );
+    if let Some(sectors) = view.redundancy.mismatch_sectors {
+        let open = if view.redundancy.mismatch_repaired { 0 } else { sectors };
         let help = "Sectors whose redundancy did not match in the last complete scrub, and were not repaired by it.";
         families.gauge("stria_array_mismatch_sectors", help, of, open as f64);
     }
-    if let Some(last) = &view.last_scrub {
+    if let Some(last) = &view.redundancy.last_scrub {
         let help = "When the last complete scrub ended, as the daemon remembers it over restarts.";
         families.gauge("stria_array_last_scrub_timestamp_seconds", help, of, last.ended_s as f64);
     }
-    families.gauge("stria_array_slots_missing", "Slots without a member.", of, view.missing_slots.len() as f64);
+    families.gauge("stria_array_slots_missing", "Slots without a member.", of, view.parts.missing_slots.len() as f64);
     for role in ROLES {
-        let count = view.members.iter().filter(|member| member.role == role).count();
+        let count = view.parts.members.iter().filter(|member| member.role == role).count();
         families.gauge("stria_array_members", "Members by state.", &[of, &[("state", role)]].concat(), count as f64);
     }
     // A drive that failed and was added again has several entries: the last one is what it is now.
-    let is_last = |index: usize| view.members[index + 1..].iter().all(|later| later.path != view.members[index].path);
-    for (_, member) in view.members.iter().enumerate().filter(|(index, _)| is_last(*index)) {
+    let is_last = |index: usize| view.parts.members[index + 1..].iter().all(|later| later.path != view.parts.members[index].path);
+    for (_, member) in view.parts.members.iter().enumerate().filter(|(index, _)| is_last(*index)) {
         self::member(families, member, of);
     }
-    view.spans.iter().for_each(|below| tree(families, below, array, &below.name));
+    view.parts.spans.iter().for_each(|below| tree(families, below, array, &below.identity.name));
 }
 
 /// An array or span that no scrub has read yet has no time of its last one, and is overdue some day nevertheless.
 fn unscrubbed(families: &mut Families, view: &ArrayView, array: &str, span: &str, known_since_s: &impl Fn(&str) -> Option<u64>) {
-    if let (None, true, Some(since_s)) = (&view.last_scrub, is_redundant_itself(view), known_since_s(&view.uuid)) {
+    if let (None, true, Some(since_s)) =
+        (&view.redundancy.last_scrub, is_redundant_itself(view), known_since_s(&view.identity.uuid))
+    {
         let help = "Since when the daemon knows an array that has redundancy and was never scrubbed.";
         // The clock may have been wrong when it was first seen.
         let since_s = since_s.max(view.created_s);
@@ -150,7 +162,7 @@ fn unscrubbed(families: &mut Families, view: &ArrayView, array: &str, span: &str
             since_s as f64,
         );
     }
-    view.spans.iter().for_each(|below| unscrubbed(families, below, array, &below.name, known_since_s));
+    view.parts.spans.iter().for_each(|below| unscrubbed(families, below, array, &below.identity.name, known_since_s));
 }
 
 fn sweep(families: &mut Families, of: Labels, sweep: Option<&SweepView>) {
@@ -256,10 +268,15 @@ fn latency(families: &mut Families, of: Labels, latency: &LatencyView) {
 }
 
 fn clients(families: &mut Families, view: &ArrayView) {
-    families.gauge("stria_array_clients", "Clients that are connected.", &[("array", &view.name)], view.clients.len() as f64);
-    for client in &view.clients {
+    families.gauge(
+        "stria_array_clients",
+        "Clients that are connected.",
+        &[("array", &view.identity.name)],
+        view.access.clients.len() as f64,
+    );
+    for client in &view.access.clients {
         let id = client.id.to_string();
-        let of: Labels = &[("array", &view.name), ("client", &id), ("peer", &client.peer)];
+        let of: Labels = &[("array", &view.identity.name), ("client", &id), ("peer", &client.peer)];
         families.counter(
             "stria_client_requests_total",
             "Requests of a connected client that were answered.",

@@ -180,17 +180,17 @@ impl Observer {
         let mut seen = Seen::default();
         let links = Links::of(drives);
         for view in views {
-            if view.silent_s.is_some() {
-                seen.silent.push(view.name.clone());
+            if view.condition.silent_s.is_some() {
+                seen.silent.push(view.identity.name.clone());
             }
             // Of an array that has never answered nothing else is known.
             if !is_unseen(view) {
                 self.look_at(now, view, events, &links, &mut seen);
             }
-            lasting(view, &slow(&view.name), &mut seen.conditions);
+            lasting(view, &slow(&view.identity.name), &mut seen.conditions);
             health(view, drives, &mut seen);
         }
-        let is_here = |name: &String| views.iter().any(|view| view.name == *name);
+        let is_here = |name: &String| views.iter().any(|view| view.identity.name == *name);
         for name in self.arrays.keys().filter(|name| !is_here(name)) {
             seen.happenings.push(condition(
                 Event::DeviceDisappeared,
@@ -200,7 +200,7 @@ impl Observer {
             ));
             seen.gone.push(name.clone());
         }
-        self.arrays.retain(|name, _| views.iter().any(|view| view.name == *name));
+        self.arrays.retain(|name, _| views.iter().any(|view| view.identity.name == *name));
         seen
     }
 
@@ -223,20 +223,20 @@ impl Observer {
     }
 
     fn look_at(&mut self, now: Instant, view: &ArrayView, events: &[EventView], links: &Links, seen: &mut Seen) {
-        let name = &view.name;
+        let name = &view.identity.name;
         let is_new = !self.arrays.contains_key(name);
         let known = self.arrays.entry(name.clone()).or_default();
         if is_new {
             // Only what fails during this run is listed as failed.
             let failed = present(view).into_iter().filter(|member| has_failed(member));
             known.lost = failed.map(|member| Lost::new(&member.path, false, now)).collect();
-            known.came_degraded = view.health != HealthView::Optimal && known.lost.is_empty();
+            known.came_degraded = view.condition.health != HealthView::Optimal && known.lost.is_empty();
             seen.happenings.push(condition(Event::NewArray, name, None, format!("array \"{name}\" is served")));
         }
         members(known, now, view, links, seen);
         silent_members(known, view, links, &mut seen.conditions);
         sweeps(known, view, events, self.rebuild_step, seen);
-        known.came_degraded &= view.health != HealthView::Optimal;
+        known.came_degraded &= view.condition.health != HealthView::Optimal;
         if known.came_degraded {
             let text = format!("array \"{name}\" was degraded when it was first seen: {}{}", view.headline, last_drives(view));
             seen.conditions.push(condition(Event::DegradedArray, name, None, text));
@@ -248,11 +248,11 @@ impl Observer {
             seen.conditions.push(condition(Event::SparesMissing, name, None, text));
         }
         let spans = tree(view);
-        let is_of = |event: &&EventView| event.kind == "unreadable" && spans.iter().any(|span| span.name == event.array);
+        let is_of = |event: &&EventView| event.kind == "unreadable" && spans.iter().any(|span| span.identity.name == event.array);
         if let Some(event) = events.iter().rfind(is_of) {
             known.unreadable = Some((now + UNREADABLE_LASTS, event.text.clone()));
         }
-        if let Some(past) = self.past.extract_if(.., |past| spans.iter().any(|span| span.name == past.array)).last() {
+        if let Some(past) = self.past.extract_if(.., |past| spans.iter().any(|span| span.identity.name == past.array)).last() {
             known.unreadable.get_or_insert((past.until, past.text));
         }
         known.unreadable.take_if(|(until, _)| now >= *until);
@@ -268,7 +268,7 @@ fn condition(event: Event, array: &str, component: Option<&str>, text: String) -
 
 /// An array and its spans.
 fn tree(view: &ArrayView) -> Vec<&ArrayView> {
-    std::iter::once(view).chain(view.spans.iter().flat_map(tree)).collect()
+    std::iter::once(view).chain(view.parts.spans.iter().flat_map(tree)).collect()
 }
 
 /// The members of an array and its spans, each once: of a drive that failed and was added again, what it is now.
@@ -294,7 +294,7 @@ fn members(known: &mut Known, now: Instant, view: &ArrayView, links: &Links, see
         let is_gone = match member {
             Some(member) => has_failed(member) && role != "failed",
             // Dropped and removed between two looks. Only a spare may be removed while it works.
-            None => role != "spare" && role != "failed" && view.health != HealthView::Optimal,
+            None => role != "spare" && role != "failed" && view.condition.health != HealthView::Optimal,
         };
         if is_gone {
             let mut new = Lost { is_anew: true, ..Lost::new(path, role != "in sync", now) };
@@ -305,8 +305,8 @@ fn members(known: &mut Known, now: Instant, view: &ArrayView, links: &Links, see
             known.lost.push(new);
         }
         if member.is_some_and(|member| member.role == "in sync" && !is_lost(member)) && role != "in sync" {
-            let text = format!("{path} is an active member of array \"{}\"", view.name);
-            seen.happenings.push(condition(Event::SpareActive, &view.name, Some(path), text));
+            let text = format!("{path} is an active member of array \"{}\"", view.identity.name);
+            seen.happenings.push(condition(Event::SpareActive, &view.identity.name, Some(path), text));
         }
     }
     decide_causes(known, now, &present, links);
@@ -324,8 +324,8 @@ fn members(known: &mut Known, now: Instant, view: &ArrayView, links: &Links, see
         match lost.was_spare {
             _ if lost.told.is_none() => true,
             true => member.is_some_and(|member| member.role == "failed"),
-            false if lost.told == Some(Cause::Own) => view.health != HealthView::Optimal && !is_active(&lost.path),
-            false => view.health != HealthView::Optimal && still_lost.contains(&lost.told),
+            false if lost.told == Some(Cause::Own) => view.condition.health != HealthView::Optimal && !is_active(&lost.path),
+            false => view.condition.health != HealthView::Optimal && still_lost.contains(&lost.told),
         }
     });
     let role = |member: &MemberView| if has_failed(member) { "failed".to_owned() } else { member.role.clone() };
@@ -359,7 +359,7 @@ fn decide_causes(known: &mut Known, now: Instant, present: &[&MemberView], links
 
 /// The causes of members that were dropped or lost.
 fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], seen: &mut Seen) {
-    let (name, headline) = (&view.name, &view.headline);
+    let (name, headline) = (&view.identity.name, &view.headline);
     let why = |member: Option<&MemberView>| {
         member.and_then(|member| member.failure.as_deref()).map_or_else(String::new, |failure| format!(": {failure}"))
     };
@@ -400,10 +400,10 @@ fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], se
 /// Members that do not answer. All of one link that have requests to answer are one cause.
 fn silent_members(known: &mut Known, view: &ArrayView, links: &Links, conditions: &mut Vec<Condition>) {
     // All that is known of a silent array is old.
-    if view.silent_s.is_some_and(|seconds| seconds >= SILENT.as_secs()) {
+    if view.condition.silent_s.is_some_and(|seconds| seconds >= SILENT.as_secs()) {
         return;
     }
-    let (name, mut present) = (&view.name, present(view));
+    let (name, mut present) = (&view.identity.name, present(view));
     present.retain(|member| member.role != "failed");
     let waits =
         |member: &MemberView, time: Duration| member.waiting_ms.is_some_and(|waiting| u128::from(waiting) >= time.as_millis());
@@ -443,9 +443,9 @@ fn silent_members(known: &mut Known, view: &ArrayView, links: &Links, conditions
 
 /// Sweeps that began, ended, or have reached the next step.
 fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, seen: &mut Seen) {
-    let name = &view.name;
+    let name = &view.identity.name;
     for span in tree(view) {
-        for event in events.iter().filter(|event| event.array == span.name) {
+        for event in events.iter().filter(|event| event.array == span.identity.name) {
             let Some(kind) = &event.sweep else { continue };
             let mut happened = |what, component: Option<&str>| {
                 seen.happenings.push(condition(what, name, component, format!("{}: {}", event.array, event.text)));
@@ -454,17 +454,17 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
                 "sweep_started" => happened(Event::RebuildStarted, None),
                 "sweep_finished" => {
                     let count = event.mismatch_sectors.filter(|&count| count > 0);
-                    let words = count.map(|count| format!("mismatches found: {count} (on raid level {})", span.level));
+                    let words = count.map(|count| format!("mismatches found: {count} (on raid level {})", span.geometry.level));
                     happened(Event::RebuildFinished, words.as_deref());
-                    known.progress.remove(&(span.name.clone(), kind.clone()));
+                    known.progress.remove(&(span.identity.name.clone(), kind.clone()));
                 }
                 _ => {}
             }
         }
-        let Some(sweep) = span.sweep.as_ref().filter(|_| step > 0) else { continue };
+        let Some(sweep) = span.redundancy.sweep.as_ref().filter(|_| step > 0) else { continue };
         let percent = (sweep.done_bytes.min(sweep.total_bytes) * 100 / sweep.total_bytes.max(1)) as u8;
         let reached = percent / step * step;
-        let reported = known.progress.entry((span.name.clone(), sweep.kind.clone())).or_default();
+        let reported = known.progress.entry((span.identity.name.clone(), sweep.kind.clone())).or_default();
         if reached > *reported && reached < 100 {
             let text = format!("{} of array \"{name}\" is at {percent} %", sweep.kind);
             seen.happenings.push(condition(Event::Rebuild(reached), name, None, text));
@@ -475,14 +475,14 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
 
 /// The causes that the view shows, and slow members.
 fn lasting(view: &ArrayView, slow: &[SlowMember], conditions: &mut Vec<Condition>) {
-    let name = &view.name;
+    let name = &view.identity.name;
     let mut so = |event, component: Option<&str>, text| conditions.push(condition(event, name, component, text));
-    if let Some(seconds) = view.silent_s.filter(|&seconds| seconds >= SILENT.as_secs()) {
+    if let Some(seconds) = view.condition.silent_s.filter(|&seconds| seconds >= SILENT.as_secs()) {
         so(Event::ArraySilent, None, format!("array \"{name}\" has not answered for {seconds} s; its clients wait"));
         // The rest of the view is older than that.
         return;
     }
-    if let Some(reason) = &view.unreplayed {
+    if let Some(reason) = &view.condition.unreplayed {
         let what = "remove the cause, then stop and serve it again";
         so(
             Event::ReadOnly,
@@ -490,7 +490,7 @@ fn lasting(view: &ArrayView, slow: &[SlowMember], conditions: &mut Vec<Condition
             format!("array \"{name}\" takes no writes: the replay after the last crash ended early ({reason}); {what}"),
         );
     }
-    if let Some(reason) = &view.superblock_refused {
+    if let Some(reason) = &view.condition.superblock_refused {
         let text =
             format!("writes to array \"{name}\" fail: superblocks cannot be written ({reason}); `stria explain` says what to do");
         so(Event::SuperblockRefused, None, text);
@@ -520,12 +520,12 @@ fn health(view: &ArrayView, drives: &[DriveEntry], seen: &mut Seen) {
         let entry = drives.iter().find(|entry| entry.path.as_os_str() == member.path.as_str());
         let health = entry.and_then(|entry| entry.health.as_ref());
         let Some(health @ DriveHealth { verdict, asleep, .. }) = health else {
-            seen.unread.push((view.name.clone(), member.path.clone()));
+            seen.unread.push((view.identity.name.clone(), member.path.clone()));
             continue;
         };
         let event = match verdict {
             Verdict::Good if *asleep => {
-                seen.unread.push((view.name.clone(), member.path.clone()));
+                seen.unread.push((view.identity.name.clone(), member.path.clone()));
                 continue;
             }
             Verdict::Good => continue,
@@ -533,8 +533,8 @@ fn health(view: &ArrayView, drives: &[DriveEntry], seen: &mut Seen) {
             Verdict::Replace => Event::DriveReplace,
         };
         let reasons: Vec<&str> = health.findings.iter().map(|finding| finding.sentence.as_str()).collect();
-        let text = format!("drive {} of array \"{}\": {}", member.path, view.name, reasons.join(". "));
-        seen.conditions.push(condition(event, &view.name, Some(&member.path), text));
+        let text = format!("drive {} of array \"{}\": {}", member.path, view.identity.name, reasons.join(". "));
+        seen.conditions.push(condition(event, &view.identity.name, Some(&member.path), text));
     }
 }
 
@@ -587,11 +587,12 @@ mod tests {
     #[test]
     fn a_member_that_is_lost_in_its_slot_is_a_failure_of_its_own() {
         let lose = |mut view: ArrayView, path: &str| {
-            let member = view.members.iter_mut().find(|member| member.path == path).expect("it is a member");
-            (member.failure, view.health) = (Some("I/O error".into()), HealthView::Failed);
+            let member = view.parts.members.iter_mut().find(|member| member.path == path).expect("it is a member");
+            (member.failure, view.condition.health) = (Some("I/O error".into()), HealthView::Failed);
             view
         };
-        let stripes = ArrayView { level: "0".into(), ..array(&WELL[..3]) };
+        let mut stripes = array(&WELL[..3]);
+        stripes.geometry.level = "0".into();
         let degraded = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync")]);
         for (before, expected) in [(stripes, vec!["a"]), (degraded, vec!["b", "a"])] {
             let mut observer = Observer::new(&AlarmConfig::default());
@@ -632,12 +633,11 @@ mod tests {
             (Observer::new(&AlarmConfig::default()), stria_alarm::Tracker::new(Duration::from_secs(86400)));
         let start = Instant::now();
         let mut at = |second: u64, roles: [&str; 2]| {
-            let (now, view) = (
+            let (now, mut view) = (
                 start + Duration::from_secs(second),
                 array(&[("a", roles[0]), ("b", roles[1]), ("c", "in sync"), ("d", "in sync")]),
             );
-            let view =
-                ArrayView { health: if roles == ["in sync"; 2] { HealthView::Optimal } else { HealthView::Degraded }, ..view };
+            view.condition.health = if roles == ["in sync"; 2] { HealthView::Optimal } else { HealthView::Degraded };
             let seen = observer.look(now, std::slice::from_ref(&view), NOTHING, &[], NONE_SLOW);
             seen.anew.iter().for_each(|cause| tracker.renew(now, cause));
             let messages = tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause));
@@ -694,7 +694,7 @@ mod tests {
         let links = [on_link("0000:3a:00.0", &["a", "b", "s"]), on_link("0000:3b:00.0", &["c"])].concat();
         let silent = |waiting: [Option<u64>; 3]| {
             let mut view = array(WELL);
-            view.members.iter_mut().zip(waiting).for_each(|(member, waiting)| member.waiting_ms = waiting);
+            view.parts.members.iter_mut().zip(waiting).for_each(|(member, waiting)| member.waiting_ms = waiting);
             view
         };
         let look = |observer: &mut Observer, waiting: [Option<u64>; 3]| {
@@ -734,7 +734,7 @@ mod tests {
         let mut observer = Observer::new(&AlarmConfig::default());
         look(&mut observer, &array(WELL));
         let mut replaced = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync"), ("s", "in sync")]);
-        replaced.members[1].failure = Some("replaced".into());
+        replaced.parts.members[1].failure = Some("replaced".into());
         assert_eq!(look(&mut observer, &replaced).0, [""; 0]);
         let mut observer = Observer::new(&AlarmConfig::default());
         look(&mut observer, &array(WELL));
@@ -785,12 +785,12 @@ mod tests {
     fn the_causes_of_an_array_that_does_not_answer_are_unknown() {
         let mut observer = Observer::new(&AlarmConfig::default());
         let mut full = array(WELL);
-        full.members[0].no_room = true;
+        full.parts.members[0].no_room = true;
         let seen = observer.look(Instant::now(), &[full.clone()], NOTHING, &[], NONE_SLOW);
         assert_eq!(names(&seen.conditions), ["NoSpace"]);
         let cause = seen.conditions[0].clone();
         assert!(!seen.is_unknown(&cause));
-        full.silent_s = Some(6);
+        full.condition.silent_s = Some(6);
         let seen = observer.look(Instant::now(), &[full], NOTHING, &[], NONE_SLOW);
         assert_eq!(names(&seen.conditions), ["ArraySilent"]);
         assert!(seen.is_unknown(&cause) && !seen.is_unknown(&seen.conditions[0]));

@@ -34,20 +34,21 @@ impl SlowWatch {
     /// Takes the views of all arrays. The view of one that does not answer is an old one, or empty, and says nothing.
     pub fn look(&mut self, views: &[ArrayView], config: &HealthConfig) {
         self.0.retain(|(array, path), _| {
-            let mut of_array = views.iter().filter(|view| view.name == *array);
+            let mut of_array = views.iter().filter(|view| view.identity.name == *array);
             of_array.any(|view| {
-                view.silent_s.is_some() || crate::view::all_members(view).into_iter().any(|member| is_peer(member, path))
+                view.condition.silent_s.is_some()
+                    || crate::view::all_members(view).into_iter().any(|member| is_peer(member, path))
             })
         });
-        for view in views.iter().filter(|view| view.silent_s.is_none()) {
-            self.look_at(&view.name, view, config);
+        for view in views.iter().filter(|view| view.condition.silent_s.is_none()) {
+            self.look_at(&view.identity.name, view, config);
         }
     }
 
     fn look_at(&mut self, array: &str, view: &ArrayView, config: &HealthConfig) {
-        view.spans.iter().for_each(|span| self.look_at(array, span, config));
+        view.parts.spans.iter().for_each(|span| self.look_at(array, span, config));
         let judged = if is_uneven(view) { Vec::new() } else { slow(view, config) };
-        for member in view.members.iter().filter(|member| is_peer(member, &member.path)) {
+        for member in view.parts.members.iter().filter(|member| is_peer(member, &member.path)) {
             let key = (array.to_owned(), member.path.clone());
             match judged.iter().find(|(slow, _)| slow.path == member.path) {
                 Some((slow, kind)) => self.suspect(key, slow, *kind, member),
@@ -88,8 +89,8 @@ fn is_peer(member: &MemberView, path: &str) -> bool {
 /// True while members do unlike work: a rebuild writes to one, a copy reads one, a resync of mirrors reads one and writes the
 /// others.
 fn is_uneven(view: &ArrayView) -> bool {
-    let sweeps = view.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"));
-    sweeps || view.members.iter().any(|member| matches!(member.role.as_str(), "rebuilding" | "replacing"))
+    let sweeps = view.redundancy.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"));
+    sweeps || view.parts.members.iter().any(|member| matches!(member.role.as_str(), "rebuilding" | "replacing"))
 }
 
 fn has_enough(member: &MemberView) -> bool {
@@ -100,7 +101,7 @@ fn has_enough(member: &MemberView) -> bool {
 /// The members of an array that are slow by their recent requests, without those of its spans.
 fn slow(view: &ArrayView, config: &HealthConfig) -> Vec<(SlowMember, Kind)> {
     let of = |kind: Kind, latency: fn(&MemberView) -> Option<&LatencyView>| {
-        let peers = view.members.iter().filter(|member| member.role == "in sync").filter_map(|member| {
+        let peers = view.parts.members.iter().filter(|member| member.role == "in sync").filter_map(|member| {
             let LatencyView { count, median_us, p99_us, .. } = *latency(member)?;
             Some(PeerLatency { path: member.path.clone(), count, median_us, p99_us })
         });
@@ -142,7 +143,7 @@ mod tests {
 
     fn sweeps(mut view: ArrayView, kind: &str) -> ArrayView {
         let sweep = json!({"kind": kind, "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
-        view.sweep = Some(serde_json::from_value(sweep).expect("a sweep"));
+        view.redundancy.sweep = Some(serde_json::from_value(sweep).expect("a sweep"));
         view
     }
 
@@ -184,11 +185,11 @@ mod tests {
         told(&mut watch, &array(2000, 1000, 6816));
         assert_eq!(told(&mut watch, &array(2200, 1000, 6816)), ["c"]);
         let mut silent = array(2200, 1000, 100);
-        silent.silent_s = Some(2);
+        silent.condition.silent_s = Some(2);
         assert_eq!(told(&mut watch, &silent), ["c"], "the last view before the silence says nothing");
-        silent.members.clear();
+        silent.parts.members.clear();
         assert_eq!(told(&mut watch, &silent), ["c"], "it was never seen since");
-        replaced.members[3].role = "failed".into();
+        replaced.parts.members[3].role = "failed".into();
         assert_eq!(told(&mut watch, &replaced), [""; 0], "it is not a member any more");
     }
 }

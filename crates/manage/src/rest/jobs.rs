@@ -386,7 +386,7 @@ impl Jobs {
             let ends = ends(&view, machine.service.events().since(sequence), kinds);
             let runs = running(&view, kinds).is_some();
             // A scrub gives way to a rebuild.
-            let is_held = view.paused || view.measuring || has_targets(&view);
+            let is_held = view.condition.paused || view.condition.measuring || has_targets(&view);
             let is_rebuild = kinds.contains(&"rebuild");
             let is_open = if is_rebuild { has_targets(&view) } else { ended_count(&ends) < redundant_count(&view) };
             if is_held {
@@ -403,7 +403,7 @@ impl Jobs {
                 break ends;
             }
             let task: Option<Task> = tasks(&view).into_iter().find(|task| kinds.contains(&task.kind.as_str()));
-            let text = if !runs && view.paused { format!("{text}; {IS_PAUSED}") } else { text.clone() };
+            let text = if !runs && view.condition.paused { format!("{text}; {IS_PAUSED}") } else { text.clone() };
             self.change(id, |job| (job.task, job.text) = (task, text));
             std::thread::sleep(LOOK_EVERY);
         };
@@ -430,7 +430,9 @@ impl Jobs {
 
 /// The ends of sweeps of these kinds on an array and its spans.
 fn ends(view: &ArrayView, mut events: Vec<EventView>, kinds: &[&str]) -> Vec<EventView> {
-    let is_here = |event: &EventView| event.array == view.name || view.spans.iter().any(|span| span.name == event.array);
+    let is_here = |event: &EventView| {
+        event.array == view.identity.name || view.parts.spans.iter().any(|span| span.identity.name == event.array)
+    };
     let is_meant = |event: &EventView| event.sweep.as_deref().is_some_and(|sweep| kinds.contains(&sweep));
     let is_end = |event: &EventView| matches!(event.kind.as_str(), "sweep_finished" | "sweep_stopped");
     events.retain(|event| is_here(event) && is_meant(event) && is_end(event));

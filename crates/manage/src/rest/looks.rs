@@ -50,9 +50,9 @@ impl Looks {
         let entries = entries(&views, &adopted, slow, |view| {
             let before = before?;
             if at - before.at < FRESH {
-                return before.entries.iter().find(|entry| entry.uuid == view.uuid)?.rates.clone();
+                return before.entries.iter().find(|entry| entry.uuid == view.identity.uuid)?.rates.clone();
             }
-            let known = before.views.iter().find(|known| known.uuid == view.uuid)?;
+            let known = before.views.iter().find(|known| known.identity.uuid == view.identity.uuid)?;
             Some(rates(known, view, at - before.at))
         });
         match last.as_mut().filter(|last| at - last.at < FRESH) {
@@ -79,8 +79,8 @@ fn entries(
     rates: impl Fn(&ArrayView) -> Option<Rates>,
 ) -> Vec<ArrayEntry> {
     let of_view = |view: &ArrayView| ArrayEntry {
-        name: view.name.clone(),
-        uuid: view.uuid.clone(),
+        name: view.identity.name.clone(),
+        uuid: view.identity.uuid.clone(),
         state: AdoptedState::Served,
         text: view.headline.clone(),
         obstacle: None,
@@ -88,10 +88,10 @@ fn entries(
         again_in_s: None,
         tasks: tasks(view),
         rates: rates(view),
-        slow: slow(&view.name),
+        slow: slow(&view.identity.name),
         view: Some(view.clone()),
     };
-    let of_adopted = |array: &AdoptedView| match views.iter().find(|view| view.uuid == array.uuid) {
+    let of_adopted = |array: &AdoptedView| match views.iter().find(|view| view.identity.uuid == array.uuid) {
         Some(view) => of_view(view),
         None => ArrayEntry {
             name: array.name.clone(),
@@ -107,7 +107,7 @@ fn entries(
             slow: Vec::new(),
         },
     };
-    let others = views.iter().filter(|view| !adopted.iter().any(|array| array.uuid == view.uuid));
+    let others = views.iter().filter(|view| !adopted.iter().any(|array| array.uuid == view.identity.uuid));
     let mut entries: Vec<ArrayEntry> = adopted.iter().map(of_adopted).chain(others.map(of_view)).collect();
     entries.sort_by(|a, b| a.name.cmp(&b.name).then_with(|| a.uuid.cmp(&b.uuid)));
     entries
@@ -121,7 +121,7 @@ fn drives(view: &ArrayView) -> Vec<String> {
 /// The sweeps on an array and its spans.
 pub fn tasks(view: &ArrayView) -> Vec<Task> {
     let of = |sweep: &SweepView| Task {
-        array: view.name.clone(),
+        array: view.identity.name.clone(),
         kind: sweep.kind.clone(),
         done_bytes: sweep.done_bytes,
         total_bytes: sweep.total_bytes,
@@ -130,17 +130,18 @@ pub fn tasks(view: &ArrayView) -> Vec<Task> {
         held_bytes_per_s: sweep.held_bytes_per_s,
         mismatch_sectors: sweep.mismatch_sectors,
     };
-    view.sweep.iter().map(of).chain(view.spans.iter().flat_map(tasks)).collect()
+    view.redundancy.sweep.iter().map(of).chain(view.parts.spans.iter().flat_map(tasks)).collect()
 }
 
 /// The work between two looks. A counter that went back belongs to a client or member that is new since.
 fn rates(before: &ArrayView, now: &ArrayView, time: Duration) -> Rates {
     let per_s = |now: u64, before: u64| now.saturating_sub(before) as f64 / time.as_secs_f64();
     let clients: Vec<ClientRate> = now
+        .access
         .clients
         .iter()
         .map(|client| {
-            let known = before.clients.iter().find(|known| known.id == client.id && known.peer == client.peer);
+            let known = before.access.clients.iter().find(|known| known.id == client.id && known.peer == client.peer);
             let of = |count: fn(&crate::api::ClientView) -> u64| per_s(count(client), known.map_or(0, count));
             ClientRate {
                 peer: client.peer.clone(),

@@ -276,7 +276,7 @@ impl Drop for GoesOn<'_> {
         let Self(machine, array) = *self;
         // An array that was stopped has no sweep.
         let _ = machine.service.hold(array, false);
-        let goes_on = || machine.service.array(array).map_or(true, |view| view.paused || !tasks(&view).is_empty());
+        let goes_on = || machine.service.array(array).map_or(true, |view| view.condition.paused || !tasks(&view).is_empty());
         let end = Instant::now() + GOES_ON_WITHIN;
         while !goes_on() && Instant::now() < end {
             std::thread::sleep(LOOK_EVERY);
@@ -293,7 +293,7 @@ pub fn price(measurements: &Measurements, machine: &Machine, array: &str) -> Res
     let (entry, view) = machine.served(array)?;
     let _turn = measurements.turn()?;
     let running = |view: &ArrayView| tasks(view).into_iter().next();
-    let Some(task) = running(&view).filter(|_| !view.paused) else {
+    let Some(task) = running(&view).filter(|_| !view.condition.paused) else {
         return Err(refused(format!("no resync, rebuild or scrub of \"{}\" runs, so it costs nothing", entry.name)));
     };
     machine.service.set_measuring(&entry.name, true)?;
@@ -342,7 +342,7 @@ impl Side {
     fn add(&mut self, machine: &Machine, array: &str) -> Result<(), ApiError> {
         let look = || -> Result<(u64, u64, u64), ApiError> {
             let view = machine.service.array(array)?;
-            let sum = |of: fn(&crate::api::ClientView) -> u64| view.clients.iter().map(of).sum::<u64>();
+            let sum = |of: fn(&crate::api::ClientView) -> u64| view.access.clients.iter().map(of).sum::<u64>();
             Ok((sum(|one| one.requests), sum(|one| one.read_bytes + one.written_bytes), sum(|one| one.in_flight)))
         };
         let (began, first) = (Instant::now(), look()?);

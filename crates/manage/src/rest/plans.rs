@@ -160,27 +160,30 @@ fn writes_nothing(action: &Action) -> bool {
 /// What the rebuilds of an array and its spans write once sweeps run. `but`: a drive that leaves the array.
 fn rebuild_writes(view: &ArrayView, but: Option<&Path>) -> Vec<DriveWrite> {
     let is_there = |member: &&MemberView| but.is_none_or(|but| Path::new(&member.path) != but);
-    let targets = view.members.iter().filter(is_there).filter(|member| member.role == "rebuilding" || member.role == "replacing");
+    let targets =
+        view.parts.members.iter().filter(is_there).filter(|member| member.role == "rebuilding" || member.role == "replacing");
     let mut writes: Vec<DriveWrite> = targets.map(|member| of_member(member, Say::WritesRebuild {})).collect();
-    let spares = view.members.iter().filter(is_there).filter(|member| member.role == "spare");
+    let spares = view.parts.members.iter().filter(is_there).filter(|member| member.role == "spare");
     writes.extend(spares.take(gap_count(view, but)).map(|spare| of_member(spare, Say::WritesSpare {})));
-    writes.extend(view.spans.iter().flat_map(|span| rebuild_writes(span, but)));
+    writes.extend(view.parts.spans.iter().flat_map(|span| rebuild_writes(span, but)));
     writes
 }
 
 /// The slots of an array, without its spans, that nobody fills yet. `but`: a drive that leaves the array.
 fn gap_count(view: &ArrayView, but: Option<&Path>) -> usize {
     // A replacement that is being filled becomes the member of the slot.
-    let has_heir = |member: &MemberView| view.members.iter().any(|other| other.role == "replacing" && other.slot == member.slot);
+    let has_heir =
+        |member: &MemberView| view.parts.members.iter().any(|other| other.role == "replacing" && other.slot == member.slot);
     let leaves =
         |member: &&MemberView| but.is_some_and(|but| Path::new(&member.path) == but) && is_active(member) && !has_heir(member);
-    view.missing_slots.len() + view.members.iter().filter(leaves).count()
+    view.parts.missing_slots.len() + view.parts.members.iter().filter(leaves).count()
 }
 
 /// True if a drive of the pool may take a slot of the array or of a span, as it has more gaps than spares.
 fn lacks_spares(view: &ArrayView, but: Option<&Path>) -> bool {
     let is_spare = |member: &&MemberView| member.role == "spare" && but.is_none_or(|but| Path::new(&member.path) != but);
-    gap_count(view, but) > view.members.iter().filter(is_spare).count() || view.spans.iter().any(|span| lacks_spares(span, but))
+    gap_count(view, but) > view.parts.members.iter().filter(is_spare).count()
+        || view.parts.spans.iter().any(|span| lacks_spares(span, but))
 }
 
 fn is_active(member: &MemberView) -> bool {
@@ -299,7 +302,10 @@ fn unlike(path: &str, kind: Option<&str>, size_bytes: Option<u64>, peers: &[Peer
 
 /// The state of an array that a plan depends on: all but counters and progress.
 fn condition(view: &ArrayView) -> String {
-    let mut text = format!("{:?} {:?} {} {} ", view.health, view.missing_slots, view.losses_survived, view.size_bytes);
+    let mut text = format!(
+        "{:?} {:?} {} {} ",
+        view.condition.health, view.parts.missing_slots, view.redundancy.losses_survived, view.geometry.size_bytes
+    );
     for member in all_members(view) {
         let _ = write!(text, "{:?} {} {} {:?} ", member.slot, member.path, member.role, member.failure);
     }
@@ -424,7 +430,7 @@ fn leaves_out(draft: &mut Draft, array: &Assembly) {
 fn plan_stop(machine: &Machine, action: &Action, array: &str, force: bool) -> Result<Based, ApiError> {
     let (entry, view) = machine.served(array)?;
     let mut draft = Draft::new(action, Role::Operate, Say::StopArray { array: entry.name.clone() }).on(&entry);
-    let clients: Names = view.clients.iter().map(|client| client.peer.as_str()).collect();
+    let clients: Names = view.access.clients.iter().map(|client| client.peer.as_str()).collect();
     if force && !clients.0.is_empty() {
         draft.warn(match clients.0.len() {
             1 => Say::OneClientLosesDisk { clients },
@@ -464,7 +470,7 @@ fn plan_add(machine: &Machine, action: &Action, array: &str, drive: &Path, span:
         draft.plan.writes.push(written(&page, Say::WritesMissed {}));
     } else {
         draft.warn_of_unlike(&view, &page.path, page.kind.as_deref(), page.size_bytes);
-        let is_filled = span.as_ref().map_or(view.health != HealthView::Optimal, |span| lacks_a_member(&view, span));
+        let is_filled = span.as_ref().map_or(view.condition.health != HealthView::Optimal, |span| lacks_a_member(&view, span));
         if is_filled {
             let of = span.and_then(|span| part_named(&view, span)).unwrap_or(&view);
             draft.fill = fill(&view, of, drive, page.kind.as_deref(), page.size_bytes);
@@ -480,8 +486,12 @@ fn plan_replace(machine: &Machine, action: &Action, array: &str, old: &Path, new
     let (path, array) = (leaving.path.clone(), entry.name.clone());
     let title = Say::ReplaceMember { old: path, drive: new.display().to_string(), array };
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
-    let of =
-        view.spans.iter().find(|span| all_members(span).iter().any(|member| Path::new(&member.path) == old)).unwrap_or(&view);
+    let of = view
+        .parts
+        .spans
+        .iter()
+        .find(|span| all_members(span).iter().any(|member| Path::new(&member.path) == old))
+        .unwrap_or(&view);
     if all_members(&view).iter().any(|member| Path::new(&member.path) == new && member.role == "spare") {
         let spare = member(&view, new)?;
         let kind = drives::kind_of(new);
@@ -549,7 +559,7 @@ fn plan_trim(
     length_bytes: Option<u64>,
 ) -> Result<Based, ApiError> {
     let (entry, view) = machine.served(array)?;
-    let length = length_bytes.unwrap_or(view.size_bytes.saturating_sub(start_bytes));
+    let length = length_bytes.unwrap_or(view.geometry.size_bytes.saturating_sub(start_bytes));
     let (length_bytes, start_bytes, array) = (Size(length), Size(start_bytes), entry.name.clone());
     let title = Say::TrimRange { length_bytes, start_bytes, array: array.clone() };
     let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
@@ -699,11 +709,11 @@ fn plan_set(machine: &Machine, action: &Action, array: &str) -> Result<Based, Ap
             let in_sync = all_members(view).into_iter().filter(|member| member.role != "failed" && member.size_bytes.is_some());
             draft.plan.writes = in_sync.map(|member| of_member(member, Say::WritesMetadata {})).collect();
         }
-        let pauses = changes_drives || request.read_only.is_some_and(|wanted| wanted != view.read_only);
+        let pauses = changes_drives || request.read_only.is_some_and(|wanted| wanted != view.condition.read_only);
         if pauses {
             draft.warn(Say::StopsForMoment {});
         }
-        let clients: Names = view.clients.iter().map(|client| client.peer.as_str()).collect();
+        let clients: Names = view.access.clients.iter().map(|client| client.peer.as_str()).collect();
         if pauses && request.force && !clients.0.is_empty() {
             draft.warn(Say::ClientsReconnect { clients });
             draft.plan.confirm = Some(entry.name.clone());
@@ -807,18 +817,18 @@ fn plan_fail(machine: &Machine, action: &Action, array: &str, drive: &Path) -> R
 /// When data would be lost.
 fn after_failure(view: &ArrayView, drive: &Path) -> Result<Say, ApiError> {
     let is_here =
-        |view: &ArrayView| view.members.iter().any(|member| Path::new(&member.path) == drive && member.role == "in sync");
-    let part = view.spans.iter().find(|span| is_here(span)).unwrap_or(view);
-    let span = (!std::ptr::eq(part, view)).then(|| part.name.clone());
+        |view: &ArrayView| view.parts.members.iter().any(|member| Path::new(&member.path) == drive && member.role == "in sync");
+    let part = view.parts.spans.iter().find(|span| is_here(span)).unwrap_or(view);
+    let span = (!std::ptr::eq(part, view)).then(|| part.identity.name.clone());
     let what = span.as_ref().map_or_else(|| "the array".to_owned(), |span| format!("span \"{span}\""));
-    let is_needed = part.members.iter().any(|member| Path::new(&member.path) == drive && member.needed);
+    let is_needed = part.parts.members.iter().any(|member| Path::new(&member.path) == drive && member.needed);
     if is_needed {
         return Err(refused(format!(
             "{} cannot be failed: {what} has no redundancy left for it, so data would be lost; add a drive first",
             drive.display()
         )));
     }
-    let failure_count = part.losses_survived.saturating_sub(1);
+    let failure_count = part.redundancy.losses_survived.saturating_sub(1);
     Ok(match (failure_count, span) {
         (0, None) => Say::ArrayBareAfterwards {},
         (0, Some(span)) => Say::SpanBareAfterwards { span },
@@ -871,18 +881,19 @@ fn member<'a>(view: &'a ArrayView, drive: &Path) -> Result<&'a MemberView, ApiEr
 
 /// True if this span lacks a member.
 fn lacks_a_member(view: &ArrayView, span: &str) -> bool {
-    (view.name == span && view.health != HealthView::Optimal) || view.spans.iter().any(|part| lacks_a_member(part, span))
+    (view.identity.name == span && view.condition.health != HealthView::Optimal)
+        || view.parts.spans.iter().any(|part| lacks_a_member(part, span))
 }
 
 /// The array or span of this name.
 fn part_named<'a>(view: &'a ArrayView, name: &str) -> Option<&'a ArrayView> {
-    if view.name == name { Some(view) } else { view.spans.iter().find_map(|part| part_named(part, name)) }
+    if view.identity.name == name { Some(view) } else { view.parts.spans.iter().find_map(|part| part_named(part, name)) }
 }
 
 /// A drive that is filled as a member of this array or span of it. `None`: its size is not known.
 fn fill(view: &ArrayView, of: &ArrayView, drive: &Path, kind: Option<&str>, size_bytes: Option<u64>) -> Option<Fill> {
     Some(Fill {
-        uuid: view.uuid.clone(),
+        uuid: view.identity.uuid.clone(),
         drive: drive.display().to_string(),
         kind: kind.unwrap_or_default().to_owned(),
         bytes: member_bytes(of, size_bytes)?,
@@ -891,7 +902,7 @@ fn fill(view: &ArrayView, of: &ArrayView, drive: &Path, kind: Option<&str>, size
 }
 
 fn is_span(view: &ArrayView, uuid: &str) -> bool {
-    view.spans.iter().any(|span| span.uuid == uuid || is_span(span, uuid))
+    view.parts.spans.iter().any(|span| span.identity.uuid == uuid || is_span(span, uuid))
 }
 
 /// A drive that is to join an array.
@@ -1019,7 +1030,7 @@ mod tests {
         assert_eq!(written(&array, Some("/s")), ["/r", "/t"]);
         let mut replaced = of(view("tank", 1, &[], &[("/a", "in sync"), ("/n", "replacing"), ("/s", "spare")], vec![]));
         let slots = [Some(0), Some(0), None];
-        replaced.members.iter_mut().zip(slots).for_each(|(member, slot)| member.slot = slot);
+        replaced.parts.members.iter_mut().zip(slots).for_each(|(member, slot)| member.slot = slot);
         assert_eq!(written(&replaced, Some("/a")), ["/n"], "the replacement takes the slot");
         assert!(
             !lacks_spares(&replaced, Some("/s".as_ref())) && !lacks_spares(&replaced, Some("/n".as_ref())),

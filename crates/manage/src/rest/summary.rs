@@ -126,7 +126,7 @@ const DEGRADED: &[Event] = &[Event::Fail, Event::DegradedArray];
 
 /// The array of this name: this one, or a span of it.
 fn part<'a>(view: &'a ArrayView, name: &str) -> Option<&'a ArrayView> {
-    if view.name == name { Some(view) } else { view.spans.iter().find_map(|span| part(span, name)) }
+    if view.identity.name == name { Some(view) } else { view.parts.spans.iter().find_map(|span| part(span, name)) }
 }
 
 /// The order of an alarm among matters of one urgency.
@@ -138,7 +138,7 @@ fn rank_of(event: Event) -> u8 {
 fn part_of<'a>(view: &'a ArrayView, drive: Option<&str>) -> &'a ArrayView {
     let span = drive.and_then(|drive| {
         let has_drive = |span: &&ArrayView| all_members(span).iter().any(|member| member.path == drive);
-        view.spans.iter().find(has_drive)
+        view.parts.spans.iter().find(has_drive)
     });
     span.unwrap_or(view)
 }
@@ -146,14 +146,14 @@ fn part_of<'a>(view: &'a ArrayView, drive: Option<&str>) -> &'a ArrayView {
 /// Why an alarm waits: its array comes first. What it means, what to do, and what not to do.
 fn waits_for(part: Option<&ArrayView>) -> Option<(&'static str, &'static str, &'static str)> {
     let first = "first see to the array: its own matter says how";
-    let Some(part) = part.filter(|part| part.silent_s.is_none()) else {
+    let Some(part) = part.filter(|part| part.condition.silent_s.is_none()) else {
         return Some((
             "its array does not answer, so nothing is known of its redundancy",
             first,
             "do not pull, replace or fail a drive of it",
         ));
     };
-    match (part.health, part.losses_survived) {
+    match (part.condition.health, part.redundancy.losses_survived) {
         (HealthView::Optimal, _) => None,
         (HealthView::Degraded, 0) => Some((
             "its array has no redundancy left: one more failure loses data",
@@ -177,7 +177,7 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
     let drives: Vec<String> = cause.component.iter().cloned().collect();
     let view = arrays.iter().find(|entry| entry.name == cause.array).and_then(|entry| entry.view.as_ref());
     let part = view.map(|view| part_of(view, cause.component.as_deref()));
-    let is_bare = part.is_some_and(|part| part.losses_survived == 0);
+    let is_bare = part.is_some_and(|part| part.redundancy.losses_survived == 0);
     let array = || cause.array.clone();
     let replace = || -> Vec<Action> {
         let old = |drive: &String| Action::Replace { array: array(), old: drive.into(), new: PathBuf::new() };
@@ -254,7 +254,7 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
     // The component of a fault of the configuration is a part of that.
     let drives = if is_of_config { Vec::new() } else { drives };
     Some(MatterView {
-        array: if is_of_config { String::new() } else { part.map_or_else(array, |part| part.name.clone()) },
+        array: if is_of_config { String::new() } else { part.map_or_else(array, |part| part.identity.name.clone()) },
         kind: MatterId::Alarm(cause.event),
         urgency: if cause.event.severity() == Severity::Critical { Urgency::Critical } else { Urgency::Warning },
         what: cause.text.clone(),
@@ -272,12 +272,14 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
 fn well(arrays: &[ArrayEntry], events: &[EventView]) -> Vec<String> {
     let mut sentences = Vec::new();
     for array in arrays {
-        let Some(view) = array.view.as_ref().filter(|view| view.health == HealthView::Optimal && view.silent_s.is_none()) else {
+        let Some(view) =
+            array.view.as_ref().filter(|view| view.condition.health == HealthView::Optimal && view.condition.silent_s.is_none())
+        else {
             continue;
         };
         let name = &array.name;
         let spares = all_members(view).iter().filter(|member| member.role == "spare").count();
-        let survives = match view.losses_survived {
+        let survives = match view.redundancy.losses_survived {
             0 => "no member may fail, as its level has no redundancy".to_owned(),
             1 => "1 member may fail".to_owned(),
             count => format!("{count} members may fail"),
@@ -300,7 +302,7 @@ fn well(arrays: &[ArrayEntry], events: &[EventView]) -> Vec<String> {
                     date.split('T').next().unwrap_or_default()
                 )
             }
-            None if view.losses_survived > 0 => ", no scrub is on record".to_owned(),
+            None if view.redundancy.losses_survived > 0 => ", no scrub is on record".to_owned(),
             None => String::new(),
         };
         sentences.push(format!("{name}: all members are in sync, {survives}{spares}{scrub}"));
@@ -413,7 +415,7 @@ mod tests {
         let with = |missing: &[usize], sweep: &serde_json::Value| {
             let mut array = entry("tank", serde_json::json!({"health": "degraded", "sweep": sweep, "missing_slots": missing}));
             if let Some(view) = &mut array.view {
-                view.members[1].role = "rebuilding".into();
+                view.parts.members[1].role = "rebuilding".into();
             }
             summary(&[array], &[], &[], &[]).matters.remove(0)
         };

@@ -54,15 +54,16 @@ impl Fill {
 pub fn member_bytes(view: &ArrayView, size_bytes: Option<u64>) -> Option<u64> {
     let members = all_members(view).into_iter().filter(|member| member.role != "failed" && member.role != "spare");
     let least = members.filter_map(|member| member.size_bytes).chain(size_bytes).min()?;
-    let slots = view.members.iter().filter_map(|member| member.slot).chain(view.missing_slots.iter().copied()).max()? + 1;
+    let slots =
+        view.parts.members.iter().filter_map(|member| member.slot).chain(view.parts.missing_slots.iter().copied()).max()? + 1;
     // An array may use less of its drives than all.
-    let data = match view.level.as_str() {
+    let data = match view.geometry.level.as_str() {
         "1" => 1,
         "4" | "5" => slots.saturating_sub(1),
         "6" => slots.saturating_sub(2),
         _ => 0,
     };
-    let used = view.size_bytes.checked_div(data as u64).filter(|used| *used > 0);
+    let used = view.geometry.size_bytes.checked_div(data as u64).filter(|used| *used > 0);
     Some(used.map_or(least, |used| used.min(least)))
 }
 
@@ -88,9 +89,9 @@ mod tests {
     fn a_drive_is_filled_with_what_a_member_holds() {
         let mut array = view();
         assert_eq!(member_bytes(&array, Some(5000 * MB)), Some(600 * MB), "RAID 5 of three with 1200 MB uses 600 MB of each");
-        array.size_bytes = 2100 * MB;
+        array.geometry.size_bytes = 2100 * MB;
         assert_eq!(member_bytes(&array, Some(5000 * MB)), Some(1000 * MB), "the smallest member bounds it");
-        array.level = "10".into();
+        array.geometry.level = "10".into();
         assert_eq!(member_bytes(&array, Some(900 * MB)), Some(900 * MB));
     }
 

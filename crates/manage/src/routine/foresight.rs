@@ -87,14 +87,14 @@ impl Foresight {
         self.tried.retain(|_, at| now.duration_since(*at) < AGAIN_AFTER);
         // Only the view of the whole array says that it does not answer or is paused, which its spans are as well. One copy at a
         // time is one in all its spans.
-        let may_give_one = |view: &&ArrayView| view.silent_s.is_none() && tree(view).into_iter().all(may_give);
+        let may_give_one = |view: &&ArrayView| view.condition.silent_s.is_none() && tree(view).into_iter().all(may_give);
         let forecasts: Vec<Forecast> = views
             .iter()
             .filter(may_give_one)
             .filter_map(|view| {
                 let found = tree(view).into_iter().filter_map(|part| self.look_at(now, part, drives, slow, config));
                 let (reason, member, spare) = found.min_by(|(one, ..), (other, ..)| one.cmp(other))?;
-                Some(Forecast { array: view.name.clone(), member, spare, reason: reason.words() })
+                Some(Forecast { array: view.identity.name.clone(), member, spare, reason: reason.words() })
             })
             .collect();
         self.tried.extend(forecasts.iter().map(|forecast| (forecast.member.clone(), now)));
@@ -139,8 +139,9 @@ impl Foresight {
             member.role == "spare" && !is_slow && health_of(&member.path).is_none_or(|health| health.verdict < Verdict::Replace)
         };
         let verdict_of = |member: &&MemberView| health_of(&member.path).map_or(Verdict::Good, |health| health.verdict);
-        let spare = view.members.iter().filter(is_free).min_by_key(verdict_of)?;
-        let members = view.members.iter().filter(|member| member.role == "in sync" && !self.tried.contains_key(&member.path));
+        let spare = view.parts.members.iter().filter(is_free).min_by_key(verdict_of)?;
+        let members =
+            view.parts.members.iter().filter(|member| member.role == "in sync" && !self.tried.contains_key(&member.path));
         let reasons = members.filter_map(|member| {
             let slow = slow.iter().find(|slow| slow.path == member.path);
             Some((self.reason(now, member, health_of(&member.path), slow, config)?, member))
@@ -173,15 +174,15 @@ impl Foresight {
 
 /// An array and its spans.
 fn tree(view: &ArrayView) -> Vec<&ArrayView> {
-    std::iter::once(view).chain(view.spans.iter().flat_map(tree)).collect()
+    std::iter::once(view).chain(view.parts.spans.iter().flat_map(tree)).collect()
 }
 
 /// True if an array or span has all its redundancy, and nothing else to do with a spare.
 fn may_give(view: &ArrayView) -> bool {
-    let is_filling = view.members.iter().any(|member| member.role == "rebuilding" || member.role == "replacing");
-    let is_sweeping = view.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild" || sweep.kind == "resync");
-    let is_calm = !is_filling && !is_sweeping && !view.resync_pending && !view.paused;
-    is_calm && view.missing_slots.is_empty() && !view.read_only && may_write(view)
+    let is_filling = view.parts.members.iter().any(|member| member.role == "rebuilding" || member.role == "replacing");
+    let is_sweeping = view.redundancy.sweep.as_ref().is_some_and(|sweep| sweep.kind == "rebuild" || sweep.kind == "resync");
+    let is_calm = !is_filling && !is_sweeping && !view.redundancy.resync_pending && !view.condition.paused;
+    is_calm && view.parts.missing_slots.is_empty() && !view.condition.read_only && may_write(view)
 }
 
 #[cfg(test)]
@@ -230,7 +231,7 @@ mod tests {
         config: &ReplacementConfig,
     ) -> Vec<Forecast> {
         let own_us = |member: &MemberView| member.read_latency.as_ref().map_or(0, |latency| latency.median_us);
-        let slow = view.members.iter().filter(|member| own_us(member) > 1000);
+        let slow = view.parts.members.iter().filter(|member| own_us(member) > 1000);
         let slow =
             slow.map(|member| SlowMember { path: member.path.clone(), own_us: own_us(member), others_us: 100, tail: false });
         foresight.look(now, std::slice::from_ref(view), drives, config, &slow.collect::<Vec<_>>())
@@ -259,19 +260,19 @@ mod tests {
         nothing(&array(&WELL[..3]), &ill);
         nothing(&array(&WELL[..4]), &[ill[0].clone(), entry("s", 1, Verdict::Replace, 0)]);
         let mut degraded = array(&WELL);
-        degraded.missing_slots = vec![3];
+        degraded.parts.missing_slots = vec![3];
         nothing(&degraded, &ill);
         let mut filling = array(&WELL);
-        filling.members[3].role = "replacing".into();
+        filling.parts.members[3].role = "replacing".into();
         nothing(&filling, &ill);
         let mut silent = array(&WELL);
-        silent.silent_s = Some(9);
+        silent.condition.silent_s = Some(9);
         nothing(&silent, &ill);
         let mut upper = array(&[]);
-        (upper.silent_s, upper.spans) = (Some(9), vec![array(&WELL)]);
+        (upper.condition.silent_s, upper.parts.spans) = (Some(9), vec![array(&WELL)]);
         nothing(&upper, &ill);
         let mut pending = array(&WELL);
-        pending.resync_pending = true;
+        pending.redundancy.resync_pending = true;
         nothing(&pending, &ill);
     }
 
@@ -280,18 +281,22 @@ mod tests {
     fn an_array_of_spans_gives_one_spare_at_a_time_and_only_as_a_whole() {
         let (now, config) = (Instant::now(), ReplacementConfig::default());
         let other = [("d", "in sync", 100), ("e", "in sync", 100), ("f", "in sync", 100), ("u", "spare", 0)];
-        let whole = || ArrayView { spans: vec![array(&WELL), array(&other)], ..array(&[]) };
+        let whole = || {
+            let mut view = array(&[]);
+            view.parts.spans = vec![array(&WELL), array(&other)];
+            view
+        };
         let drives = [entry("d", 1, Verdict::Replace, 0), entry("b", 1, Verdict::Replace, 0)];
         let found = |view: &ArrayView| look(&mut Foresight::default(), now, view, &drives, &config);
         assert_eq!(chosen(&found(&whole())), [("b", "s")], "one");
         let mut paused = whole();
-        paused.paused = true;
+        paused.condition.paused = true;
         assert_eq!(found(&paused), []);
         let mut degraded = whole();
-        degraded.spans[1].missing_slots = vec![3];
+        degraded.parts.spans[1].parts.missing_slots = vec![3];
         assert_eq!(found(&degraded), []);
         let mut copying = whole();
-        copying.spans[1].members[3].role = "replacing".into();
+        copying.parts.spans[1].parts.members[3].role = "replacing".into();
         assert_eq!(found(&copying), []);
     }
 

@@ -124,9 +124,10 @@ impl Service {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let scrubs = |served: &Served| {
             let view = view::array(&served.lanes.report()?);
-            let is_scrub =
-                |view: &ArrayView| view.sweep.as_ref().is_some_and(|sweep| sweep.kind == "scrub" || sweep.kind == "repair");
-            Ok::<_, ApiError>(is_scrub(&view) || view.spans.iter().any(is_scrub))
+            let is_scrub = |view: &ArrayView| {
+                view.redundancy.sweep.as_ref().is_some_and(|sweep| sweep.kind == "scrub" || sweep.kind == "repair")
+            };
+            Ok::<_, ApiError>(is_scrub(&view) || view.parts.spans.iter().any(is_scrub))
         };
         let runs = scrubs(&served)?;
         served.lanes.cancel_scrub()?;

@@ -60,7 +60,7 @@ fn users_of(devices: &[PathBuf], arrays: &[ArrayView]) -> Vec<String> {
         let array = arrays.iter().find(|array| all_members(array).iter().any(is_it));
         let mut users = array.map_or_else(
             || users(device, &mounts),
-            |array| vec![format!("{} is a member of \"{}\"", device.display(), array.name)],
+            |array| vec![format!("{} is a member of \"{}\"", device.display(), array.identity.name)],
         );
         // Swap, mdadm, and every other program that holds it.
         if users.is_empty() && is_held(device) {
@@ -110,38 +110,38 @@ fn check_others(
 
 /// Refuses an update that the array may not survive.
 fn check_array(view: &ArrayView, path: &Path, activate: FirmwareActivation, force: bool) -> Result<(), ApiError> {
-    let name = &view.name;
+    let name = &view.identity.name;
     let Some((array, member)) = place_of(view, path) else {
         return Err(refused(does_not_use(view, path)));
     };
     let (is_in_use, is_reset) = (member.role == "in sync", activate == FirmwareActivation::Reset);
-    if view.silent_s.is_some() {
+    if view.condition.silent_s.is_some() {
         return Err(refused(format!("array \"{name}\" does not answer: `stria explain {name}` says why; nothing was changed")));
     }
     if member.role == "rebuilding" || member.role == "replacing" {
         return Err(refused(format!("{} is being filled: wait until it is in sync; nothing was changed", member.path)));
     }
-    if is_in_use && is_reset && view.losses_survived == 0 {
+    if is_in_use && is_reset && view.redundancy.losses_survived == 0 {
         return Err(refused(format!(
             "array \"{name}\" cannot do without {}: its reset would interrupt the array; make it optimal first, use --activate later, or, at the risk \
              of the data, --activate now --force; nothing was changed",
             member.path
         )));
     }
-    if is_in_use && is_reset && view.read_only {
+    if is_in_use && is_reset && view.condition.read_only {
         return Err(refused(format!("array \"{name}\" is read-only, so no member can leave it: use --activate now or later")));
     }
     let sweep = running(view, &["resync", "rebuild", "scrub", "repair"]);
     // What is only stored changes nothing now.
     let doubt = if !is_in_use || force || activate == FirmwareActivation::Later {
         None
-    } else if view.losses_survived == 0 {
+    } else if view.redundancy.losses_survived == 0 {
         Some(format!("array \"{name}\" has no redundancy left: if the new firmware of {} fails, data is lost", member.path))
     } else if let Some(sweep) = sweep {
         Some(format!("a {} of \"{name}\" runs: wait for its end", sweep.kind))
     } else if is_pending(view) {
         Some(format!("array \"{name}\" has not been resynced: wait until its redundancy is consistent"))
-    } else if is_reset && array.bitmap.is_none() {
+    } else if is_reset && array.writes.bitmap.is_none() {
         Some(format!("array \"{name}\" has no write-intent bitmap: {} would be rebuilt in full after its reset", member.path))
     } else {
         None
@@ -153,15 +153,15 @@ fn check_array(view: &ArrayView, path: &Path, activate: FirmwareActivation, forc
 }
 
 fn is_pending(view: &ArrayView) -> bool {
-    view.resync_pending || view.spans.iter().any(is_pending)
+    view.redundancy.resync_pending || view.parts.spans.iter().any(is_pending)
 }
 
 /// A drive of the array, and the array or span that it is a member of.
 fn place_of<'a>(view: &'a ArrayView, path: &Path) -> Option<(&'a ArrayView, &'a MemberView)> {
-    let own = view.members.iter().filter(|member| Path::new(&member.path) == path && member.size_bytes.is_some());
+    let own = view.parts.members.iter().filter(|member| Path::new(&member.path) == path && member.size_bytes.is_some());
     // A drive that failed and came back is listed twice.
     let own = own.max_by_key(|member| member.role != "failed").map(|member| (view, member));
-    own.or_else(|| view.spans.iter().find_map(|span| place_of(span, path)))
+    own.or_else(|| view.parts.spans.iter().find_map(|span| place_of(span, path)))
 }
 
 impl Service {
@@ -218,7 +218,7 @@ impl Service {
         after_commit(stored, activate, || {
             let is_in_use = place_of(view, path).is_some_and(|(_, member)| member.role == "in sync");
             let was_paused = served.paused.load(Ordering::SeqCst);
-            let return_only = place_of(view, path).is_some_and(|(array, _)| array.bitmap.is_some());
+            let return_only = place_of(view, path).is_some_and(|(array, _)| array.writes.bitmap.is_some());
             let steps = OfService { service: self, served, path, was_paused, return_only };
             let (name, shown) = (&served.name, path.display().to_string());
             if is_in_use {

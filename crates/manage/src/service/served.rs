@@ -110,9 +110,9 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub fn silent(served: &Served, mut view: ArrayView, patience: Duration) -> ArrayView {
     let (still, lane, _) = served.lanes.stands_still();
     let (seconds, pid) = (still.max(patience).as_secs(), std::process::id());
-    view.silent_s = Some(seconds);
+    view.condition.silent_s = Some(seconds);
     let silence = format!("does not answer (pid {pid}, lane {lane}), for {seconds} s now");
-    for words in [&mut view.state, &mut view.headline] {
+    for words in [&mut view.condition.state, &mut view.headline] {
         *words = if words.is_empty() { silence.clone() } else { format!("{silence}; before that: {words}") };
     }
     view

@@ -69,8 +69,8 @@ fn watch(service: &Weak<Service>) {
 
 /// Drives with unanswered requests.
 fn waiting(view: &ArrayView) -> Vec<String> {
-    let own = view.members.iter().filter(|member| member.waiting_ms.is_some()).map(|member| member.path.clone());
-    own.chain(view.spans.iter().flat_map(waiting)).collect()
+    let own = view.parts.members.iter().filter(|member| member.waiting_ms.is_some()).map(|member| member.path.clone());
+    own.chain(view.parts.spans.iter().flat_map(waiting)).collect()
 }
 
 impl Service {
