@@ -284,18 +284,19 @@ impl Backplane {
         while let Some((_, transfer)) = self.transfers.take_due(now) {
             self.due.push(transfer);
         }
-        let mut first = Nanos::MAX;
-        for (index, (wake, member)) in self.wakes.iter_mut().zip(&mut self.members).enumerate() {
-            if *wake <= now {
-                member.drive.poll(now, &mut self.ended);
-                *wake = member.drive.next_wake().unwrap_or(Nanos::MAX);
-                for tag in self.ended.drain(..) {
-                    self.from_drives.push((index, member.passing.remove(tag as usize)));
+        self.drives_wake = Nanos::MAX;
+        for index in 0..self.wakes.len() {
+            if self.wakes[index] <= now {
+                let Member { drive, passing, .. } = &mut self.members[index];
+                drive.poll(now, &mut self.ended);
+                self.wakes[index] = drive.next_wake().unwrap_or(Nanos::MAX);
+                for tag in &self.ended {
+                    self.from_drives.push((index, passing.remove(*tag as usize)));
                 }
+                self.ended.clear();
             }
-            first = first.min(*wake);
+            self.drives_wake = self.drives_wake.min(self.wakes[index]);
         }
-        self.drives_wake = first;
         // Most steps of a drive end nothing.
         if self.due.is_empty() && self.from_drives.is_empty() {
             return;

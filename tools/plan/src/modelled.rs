@@ -66,6 +66,10 @@ impl<M: Model> BlockDevice for Modelled<M> {
         if !self.refused.is_empty() {
             completions.append(&mut self.refused);
         }
+        // The engine polls every member each time that one of them has answered.
+        if self.model.next_wake().is_none_or(|wake| wake > self.now) {
+            return;
+        }
         self.model.poll(self.now, &mut self.ended);
         for tag in self.ended.drain(..) {
             let request = self.under_way.remove(tag as usize);

@@ -308,10 +308,6 @@ impl Rig {
 
     /// Requests to members that a client's request needs by its level.
     fn planned(&self, ask: &Ask) -> u64 {
-        // Most requests are within one strip.
-        if let Some(count) = steps::count_within_strip(&self.layout, ask) {
-            return count;
-        }
         let steps = match ask.kind {
             Kind::Read => steps::read(&self.layout, ask, |first, _, _| first),
             Kind::Write { .. } => steps::write(&self.layout, ask),

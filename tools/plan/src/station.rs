@@ -1,5 +1,7 @@
 //! Two pieces that every model is made of: a server with a queue, and a calendar of events.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use stria_block::Nanos;
 
 /// A server that takes one job at a time in the order of arrival.
@@ -46,7 +48,7 @@ const SLOT_BITS: u32 = 24;
 #[derive(Clone, Debug)]
 pub struct Calendar<T> {
     /// From the highest bit on: time, order, the event's slot. One number is compared without a branch, which would be hard to predict.
-    heap: Heap,
+    heap: BinaryHeap<Reverse<u128>>,
     events: Vec<T>,
     free: Vec<u32>,
     order: u64,
@@ -54,7 +56,7 @@ pub struct Calendar<T> {
 
 impl<T> Default for Calendar<T> {
     fn default() -> Self {
-        Self { heap: Heap::default(), events: Vec::new(), free: Vec::new(), order: 0 }
+        Self { heap: BinaryHeap::new(), events: Vec::new(), free: Vec::new(), order: 0 }
     }
 }
 
@@ -75,12 +77,12 @@ impl<T: Copy> Calendar<T> {
             }
         };
         self.order += 1;
-        self.heap.push(u128::from(at) << 64 | u128::from(self.order << SLOT_BITS | u64::from(slot)));
+        self.heap.push(Reverse(u128::from(at) << 64 | u128::from(self.order << SLOT_BITS | u64::from(slot))));
     }
 
     /// The time of the next event.
     pub fn next_at(&self) -> Option<Nanos> {
-        self.heap.0.first().map(|key| (key >> 64) as Nanos)
+        self.heap.peek().map(|Reverse(key)| (key >> 64) as Nanos)
     }
 
     /// Takes the next event if it is due at `now`.
@@ -88,55 +90,10 @@ impl<T: Copy> Calendar<T> {
         if self.next_at()? > now {
             return None;
         }
-        let key = self.heap.pop()?;
+        let Reverse(key) = self.heap.pop()?;
         let slot = key as u32 & ((1 << SLOT_BITS) - 1);
         self.free.push(slot);
         Some(((key >> 64) as Nanos, self.events[slot as usize]))
-    }
-}
-
-/// The least number first. A place has four places below it, so that half as many levels are passed as with two: taking one costs most.
-#[derive(Clone, Debug, Default)]
-struct Heap(Vec<u128>);
-
-impl Heap {
-    const BELOW: usize = 4;
-
-    fn push(&mut self, key: u128) {
-        let mut at = self.0.len();
-        self.0.push(key);
-        while at > 0 {
-            let above = (at - 1) / Self::BELOW;
-            if self.0[above] <= key {
-                break;
-            }
-            self.0[at] = self.0[above];
-            at = above;
-        }
-        self.0[at] = key;
-    }
-
-    fn pop(&mut self) -> Option<u128> {
-        let last = self.0.pop()?;
-        let Some(&least) = self.0.first() else { return Some(last) };
-        let mut at = 0;
-        loop {
-            let first = at * Self::BELOW + 1;
-            let Some(below) = self.0.get(first..(first + Self::BELOW).min(self.0.len())).filter(|below| !below.is_empty()) else {
-                break;
-            };
-            let (mut index, mut key) = (0, below[0]);
-            for (other, &candidate) in below.iter().enumerate().skip(1) {
-                (index, key) = if candidate < key { (other, candidate) } else { (index, key) };
-            }
-            if last <= key {
-                break;
-            }
-            self.0[at] = key;
-            at = first + index;
-        }
-        self.0[at] = last;
-        Some(least)
     }
 }
 

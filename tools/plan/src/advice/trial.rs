@@ -32,8 +32,8 @@ const UNREADABLE_PER_BIT: f64 = 1e-15;
 const REBUILD_WARM_UP_BYTES: u64 = 16 << 20;
 /// 192 MiB: after this amount the speed of a rebuild is known; the engine reports its progress in large steps.
 const REBUILD_BYTES: u64 = 192 << 20;
-/// 64: the steps of a rebuild between two looks at its progress, each of which costs as much as some tens of them.
-const LOOK_STEPS: u32 = 64;
+/// 16: the steps of a rebuild between two looks at its progress.
+const LOOK_STEPS: u32 = 16;
 /// 20 MiB/s: the rebuild's speed that the engine keeps whatever clients feel (`stria speed --min`).
 const REBUILD_BYTES_PER_S_MIN: u64 = 20 << 20;
 /// 1.25: speeds of a rebuild beside clients that differ by less count as one; the engine's own steps are as large.

@@ -31,26 +31,6 @@ pub fn read(layout: &Layout, request: &Ask, mut choose: impl FnMut(usize, usize,
     Steps { reads: Vec::new(), last }
 }
 
-/// The number of requests to members that [`read`] or [`write()`] make of a request within one strip, without making them; `None` if it has more strips.
-pub fn count_within_strip(layout: &Layout, request: &Ask) -> Option<u64> {
-    let strip = layout.strip_sectors;
-    if request.sectors == 0 || request.start_sector / strip != (request.end_sector() - 1) / strip {
-        return None;
-    }
-    let parities = layout.level.parities() as u64;
-    match request.kind {
-        Kind::Read => Some(1),
-        Kind::Write { .. } if parities == 0 => Some(layout.copies() as u64),
-        Kind::Write { .. } => {
-            // Reconstruct-write reads the other columns, read-modify-write the strip and its parities.
-            let others = layout.columns() as u64 - 1;
-            let reads = if others == 0 { 0 } else { others.min(1 + parities) };
-            Some(reads + 1 + parities)
-        }
-        Kind::Trim | Kind::Flush => None,
-    }
-}
-
 /// A write or a trim: of whole stripes at once, of parts by read-modify-write where that reads less, else by reconstruct-write.
 pub fn write(layout: &Layout, request: &Ask) -> Steps {
     let mut steps = Steps::default();
@@ -129,38 +109,6 @@ mod tests {
         assert_eq!(counts(Level::Raid6 { spans: 1 }, 8, 8), (3, 3));
         // Of three members the other data strip alone is read: reconstruct-write.
         assert_eq!(counts(Level::Raid5 { spans: 1 }, 3, 8), (1, 2));
-    }
-
-    /// The quick count against the requests themselves.
-    #[test]
-    fn requests_within_a_strip_are_counted_without_being_made() {
-        let levels = [
-            (Level::Single, 1),
-            (Level::Raid0, 3),
-            (Level::Raid1, 3),
-            (Level::Raid10, 4),
-            (Level::Raid10, 5),
-            (Level::Raid4, 5),
-            (Level::Raid5 { spans: 1 }, 2),
-            (Level::Raid5 { spans: 1 }, 3),
-            (Level::Raid5 { spans: 2 }, 8),
-            (Level::Raid6 { spans: 1 }, 4),
-            (Level::Raid6 { spans: 1 }, 6),
-            (Level::Raid6 { spans: 1 }, 9),
-        ];
-        for (level, members) in levels {
-            let layout = layout(level, members);
-            for (start, sectors) in [(0, 8), (0, 32), (40, 8), (56, 8), (63, 1), (72, 24)] {
-                let of_read = count_within_strip(&layout, &ask(Kind::Read, start, sectors));
-                let reads = read(&layout, &ask(Kind::Read, start, sectors), |first, _, _| first);
-                assert_eq!(of_read, Some(reads.last.len() as u64), "{level} of {members}: {start}, {sectors}");
-                let request = ask(Kind::Write { fua: false }, start, sectors);
-                let steps = write(&layout, &request);
-                let made = (steps.reads.len() + steps.last.len()) as u64;
-                assert_eq!(count_within_strip(&layout, &request), Some(made), "{level} of {members}: {start}, {sectors}");
-            }
-            assert_eq!(count_within_strip(&layout, &ask(Kind::Read, 24, 16)), None);
-        }
     }
 
     #[test]
