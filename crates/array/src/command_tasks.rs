@@ -159,9 +159,10 @@ impl Core {
             self.on_every_lane(Step::RelyOnAll).await?;
         }
         failed?;
-        // R26: an administrator may unplug the drive after the answer. The drive's cache is lost then.
+        // R92: an administrator may unplug the drive after the answer. The drive's cache is lost then.
         let early = self.has(Flaw::FailAnsweredEarly) || self.has(Flaw::ReturnBeforeDrop);
-        // A stop waits for the drop by itself, and its answer says whether it is durable. Another member that is silent may be next.
+        // A stop waits for the drop by itself, and its answer says whether it is durable. Another member that is silent may be
+        // next.
         let patience = if self.run.is_stopping() { PATIENCE_IN_STOP } else { PATIENCE };
         if early || self.wait_at_most(patience, |core| !core.acks_are_held()).await {
             return Ok(());

@@ -179,7 +179,8 @@ impl MemberRequests {
         self.batches.borrow_mut().remove(batch).ended
     }
 
-    /// As [`MemberRequests::batch_ended`], but only until `enough` is true, which is asked whenever the task is woken. `None`: it has not ended.
+    /// As [`MemberRequests::batch_ended`], but only until `enough` is true, which is asked whenever the task is woken. `None`: it
+    /// has not ended.
     pub async fn batch_ended_or(&self, batch: usize, enough: impl Fn() -> bool) -> Option<Vec<Ended>> {
         poll_fn(|_| match self.batches.borrow()[batch].pending {
             0 => Poll::Ready(true),

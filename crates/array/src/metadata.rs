@@ -1,7 +1,7 @@
 //! Metadata updates that the engine wants, and those that are durable.
 //!
-//! Superblock updates are numbered. A wanted number stands for "the state as it is now or later". One update of any kind runs at a
-//! time, under a lock (R5). [`metadata_io`](crate::metadata_io) has the tasks that make them.
+//! Superblock updates are numbered. A wanted number stands for "the state as it is now or later". One update of any kind runs at
+//! a time, under a lock (R5). [`metadata_io`](crate::metadata_io) has the tasks that make them.
 
 use crate::task::{Ready, Waiters};
 use crate::{MemberId, MemberSector, MetadataUpdate, UpdateEnd};
@@ -153,7 +153,8 @@ impl MetadataUpdates {
         self.is_durable(number)
     }
 
-    /// Waits until acknowledgements are not held any more, or the update that they wait for cannot be written, or `enough` is true.
+    /// Waits until acknowledgements are not held any more, or the update that they wait for cannot be written, or `enough` is
+    /// true.
     pub async fn barrier_or(&self, ready: &Ready, enough: impl Fn() -> bool) {
         self.durable_or(ready, self.barrier.get(), || self.is_refused() || enough()).await;
     }

@@ -56,8 +56,8 @@ fn send_units(core: &Core, map: &StripeMap, wanted: &Wanted) -> Option<usize> {
     Some(batch)
 }
 
-/// What these reads have brought. If any failed, adds its slot to `unreadable` and returns `None`. A slot whose member was replaced meanwhile is
-/// not added: the replaced member's failure says nothing about the next one.
+/// What these reads have brought. If any failed, adds its slot to `unreadable` and returns `None`. A slot whose member was
+/// replaced meanwhile is not added: the replaced member's failure says nothing about the next one.
 fn take_units(
     core: &Core,
     map: &StripeMap,
@@ -100,8 +100,8 @@ pub(crate) async fn read_units(
     take_units(core, map, wanted, ended, unreadable)
 }
 
-/// As [`read_units`], but also `None` once a member is unresponsive that these reads wait for, and `helps` says that others can answer in its place.
-/// What it answers later is given back.
+/// As [`read_units`], but also `None` once a member is unresponsive that these reads wait for, and `helps` says that others can
+/// answer in its place. What it answers later is given back.
 async fn read_units_unless(
     core: &Rc<Core>,
     map: &StripeMap,
@@ -146,7 +146,8 @@ pub(crate) async fn reconstruct(
     reconstruct_without(core, stripe, index, rows, unreadable, &[], None).await
 }
 
-/// As [`reconstruct`], if possible without the members of `slow`, where parity is consistent. `watch`: and without those that fall silent meanwhile.
+/// As [`reconstruct`], if possible without the members of `slow`, where parity is consistent. `watch`: and without those that
+/// fall silent meanwhile.
 async fn reconstruct_without(
     core: &Core,
     stripe: u64,

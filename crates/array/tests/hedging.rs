@@ -322,8 +322,8 @@ fn who_stands_still_with_all_others_is_waited_for() {
     }
 }
 
-/// Before, a read of a missing strip was waited for as long as a member was silent that it had been asked of, although with two parities the others
-/// can answer. Clients' reads alone showed that a member is silent.
+/// Before, a read of a missing strip was waited for as long as a member was silent that it had been asked of, although with two
+/// parities the others can answer. Clients' reads alone showed that a member is silent.
 #[test]
 fn the_others_answer_for_a_missing_member_when_one_more_falls_silent() {
     for (members, lane_count) in [4, 5].into_iter().flat_map(|members| [1, 2].map(|lane_count| (members, lane_count))) {

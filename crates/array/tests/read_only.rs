@@ -295,8 +295,8 @@ fn what_failed_is_recorded_once_the_array_may_be_written_to() {
     }
 }
 
-/// Before, bits that were still set were cleared after five seconds: superblocks say "clean" one second after the last write, and a
-/// process that dies then leaves them.
+/// Before, bits that were still set were cleared after five seconds: superblocks say "clean" one second after the last write, and
+/// a process that dies then leaves them.
 #[test]
 fn bits_that_the_last_run_left_stay() {
     for lane_count in [1, 2] {

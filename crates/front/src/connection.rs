@@ -17,7 +17,8 @@ const HURRIED_DRAIN: Duration = Duration::from_secs(2);
 pub enum Closing {
     /// The device does not come back: requests fail with `ESHUTDOWN` for a moment, then the connection is closed.
     Shutdown,
-    /// As [`Closing::Shutdown`], but requests in flight have two seconds at most to end: they may wait for a drive that is silent.
+    /// As [`Closing::Shutdown`], but requests in flight have two seconds at most to end: they may wait for a drive that is
+    /// silent.
     Hurried,
     /// Requests in flight are answered, then the connection is closed without an error. Clients that reconnect may find the
     /// export again, as after a restart.

@@ -83,7 +83,8 @@ impl Shared {
         self.lock().place_for(connection, &self.options).err()
     }
 
-    /// Whether this client may use TLS, or must. A local client never must: the mode of the socket's file decides which users connect.
+    /// Whether this client may use TLS, or must. A local client never must: the mode of the socket's file decides which users
+    /// connect.
     pub fn security(&self, peer: &Peer) -> Security {
         match (self.tls(), peer.origin) {
             (None, _) => Security::Plain,

@@ -4,9 +4,10 @@
 //!   add ─ set parameters ─ open queues ─ start      a new device
 //!   start recovery ─────── open queues ─ end recovery     one that a dead server left, with its requests
 //! ```
-//! The device outlives its server: the kernel holds requests back until the next server takes the device over, and then repeats those
-//! that the dead one had. A write that arrives twice is harmless: nothing had acknowledged it, so its order among writes to the same
-//! sectors was still open. A device belongs to one array: its mark holds one half of the array's UUID, and a note in `/run` all of it.
+//! The device outlives its server: the kernel holds requests back until the next server takes the device over, and then repeats
+//! those that the dead one had. A write that arrives twice is harmless: nothing had acknowledged it, so its order among writes to
+//! the same sectors was still open. A device belongs to one array: its mark holds one half of the array's UUID, and a note in
+//! `/run` all of it.
 
 mod driver;
 mod error;
@@ -41,8 +42,8 @@ use std::thread;
 use stria_block::{Limits, RemoteDevice};
 use uapi::{DeviceInfo, Parameters, control, state};
 
-/// 2 s: the time that a request may take until Linux checks whether its server lives. Before 6.15 that alone reveals the death of a
-/// server that had a request of every tag. For a living server there is no limit.
+/// 2 s: the time that a request may take until Linux checks whether its server lives. Before 6.15 that alone reveals the death of
+/// a server that had a request of every tag. For a living server there is no limit.
 const LOOK_AFTER_MS: &str = "2000";
 
 /// A device as `stria ublk` lists it.
@@ -75,8 +76,8 @@ pub struct UblkStatus {
     pub in_flight: u64,
 }
 
-/// A block device that this process serves. If it is dropped without [`UblkDevice::remove`], the kernel holds the device's requests
-/// for another server once this process has ended.
+/// A block device that this process serves. If it is dropped without [`UblkDevice::remove`], the kernel holds the device's
+/// requests for another server once this process has ended.
 pub struct UblkDevice {
     id: u32,
     crew: Arc<Crew>,

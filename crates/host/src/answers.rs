@@ -52,8 +52,8 @@ pub(crate) fn open_each_and<T: Send + 'static>(
     paths.iter().zip(opened).map(told).collect()
 }
 
-/// Runs `work` for each of these drives at the same time, each on a thread. A drive that hangs ends that with an error that names it. Its thread
-/// ends when the drive answers, and keeps the drive open until then (R16). `for_what`: as in [`not_in_time`].
+/// Runs `work` for each of these drives at the same time, each on a thread. A drive that hangs ends that with an error that names
+/// it. Its thread ends when the drive answers, and keeps the drive open until then (R16). `for_what`: as in [`not_in_time`].
 pub(crate) fn each_in_time<T: Send + 'static>(
     drives: &[SyncDrive],
     for_what: &str,
@@ -111,8 +111,8 @@ pub(crate) fn silent_drive(drives: &[SyncDrive]) -> Option<PathBuf> {
     Some(drives[silent].info().path.clone())
 }
 
-/// Runs `work` on a thread, and waits at most `patience` for what it answers, and a moment for its end: what it still has to do may wait for a drive
-/// that hangs. Its thread ends when the drive answers, and keeps the drive open until then (R16).
+/// Runs `work` on a thread, and waits at most `patience` for what it answers, and a moment for its end: what it still has to do
+/// may wait for a drive that hangs. Its thread ends when the drive answers, and keeps the drive open until then (R16).
 pub(crate) fn answer_within<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce(&dyn Fn(T)) + Send + 'static,

@@ -109,8 +109,8 @@ pub fn default_strip_sectors(member_count: usize, rotational: bool) -> u64 {
 /// The plan of [`create`]: what it would write, and the array it would make. Sectors are those of the drives.
 #[derive(Clone, Debug)]
 pub struct Preview {
-    /// For each drive: the ranges to which metadata and zeros are written. Signatures of old content are erased as well, and a first
-    /// resync may write all of the drive later.
+    /// For each drive: the ranges to which metadata and zeros are written. Signatures of old content are erased as well, and a
+    /// first resync may write all of the drive later.
     pub writes: Vec<(PathBuf, Vec<Range<u64>>)>,
     /// The size that clients would see.
     pub capacity_sectors: u64,
@@ -281,8 +281,8 @@ const IS_CREATED: &str = "to take the metadata of the new array, which the other
 /// A step of writing a new array to its drive of this index.
 type Step<C> = fn(&Creation, usize, &C) -> Result<(), HostError>;
 
-/// Writes an array to its drives: `each` does a step on all of them. The zeros are durable before there are superblocks: an array that starts after
-/// a power cut would otherwise show old bytes at its ends, which may be a file system or a superblock.
+/// Writes an array to its drives: `each` does a step on all of them. The zeros are durable before there are superblocks: an array
+/// that starts after a power cut would otherwise show old bytes at its ends, which may be a file system or a superblock.
 fn write_new<C: Content>(mut each: impl FnMut(Step<C>) -> Result<(), HostError>) -> Result<(), HostError> {
     each(|_, _, drive| wipe(drive))?;
     each(|creation, index, drive| {

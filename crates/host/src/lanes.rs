@@ -1,8 +1,8 @@
 //! An array on its lanes, and the commands for it.
 //!
 //! Each lane is a thread with a ring and its part of the array, a [`HostedArray`]. The first is the coordinator. Its engine
-//! receives each command, makes the other lanes take part, and answers; all waiting is in the engine. This module turns paths into
-//! members, opens drives that join, and offers them to every lane.
+//! receives each command, makes the other lanes take part, and answers; all waiting is in the engine. This module turns paths
+//! into members, opens drives that join, and offers them to every lane.
 
 use crate::hosted::EventSender;
 use crate::merger::EventMerger;
@@ -26,8 +26,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 const LOOK_UP: Duration = Duration::from_secs(1);
 /// The time that a stop waits for a drive that ends no request, before it goes on without it.
 const STOP_WITHOUT: Duration = Duration::from_secs(10);
-/// The same for a stop in a hurry, for which the time before the stop counts as well. A healthy drive may flush or retry for seconds, and must not
-/// lose its slot for that.
+/// The same for a stop in a hurry, for which the time before the stop counts as well. A healthy drive may flush or retry for
+/// seconds, and must not lose its slot for that.
 const HURRIED_STOP_WITHOUT: Duration = Duration::from_secs(5);
 /// A stop names the drives that it waits for once they are silent for so long.
 const STOP_TELLS_AFTER: Duration = Duration::from_secs(3);
@@ -288,8 +288,8 @@ impl ArrayLanes {
         drive.allocate(&joining)
     }
 
-    /// Adds a drive that has come back by itself: a member returns to the slot that it held by the write-intent bitmap, and a spare becomes a spare
-    /// again. Every other drive is left as it is. Returns what it did, in words.
+    /// Adds a drive that has come back by itself: a member returns to the slot that it held by the write-intent bitmap, and a
+    /// spare becomes a spare again. Every other drive is left as it is. Returns what it did, in words.
     ///
     /// # Errors
     /// As `open`; the drive cannot return, for example because its slot has another member.
@@ -316,9 +316,9 @@ impl ArrayLanes {
         Ok(text)
     }
 
-    /// Prepares a drive to join. Its metadata are written on a thread of their own, beside other commands. So the array may have changed, and
-    /// the drive is checked again when it joins, in the turn that this returns. As long as the caller holds the drive too, no lane is its
-    /// last owner, which may have to wait for it.
+    /// Prepares a drive to join. Its metadata are written on a thread of their own, beside other commands. So the array may have
+    /// changed, and the drive is checked again when it joins, in the turn that this returns. As long as the caller holds the
+    /// drive too, no lane is its last owner, which may have to wait for it.
     fn prepare(
         &self,
         new: OpenedDrive,
@@ -476,8 +476,8 @@ impl ArrayLanes {
         Ok(silent)
     }
 
-    /// Fails drives that do not answer, so that a stop can go on without them. Returns those that the array cannot fail, each with the
-    /// reason.
+    /// Fails drives that do not answer, so that a stop can go on without them. Returns those that the array cannot fail, each
+    /// with the reason.
     fn stop_without(
         &self,
         patience: Duration,
@@ -487,8 +487,8 @@ impl ArrayLanes {
         loop {
             let (before, mut needed) = (silent.len(), Vec::new());
             for drive in silent {
-                // It may have failed all the same: the array may have failed it before, or the other members cannot record it yet, as another
-                // one does not answer either.
+                // It may have failed all the same: the array may have failed it before, or the other members cannot record it
+                // yet, as another one does not answer either.
                 match self.fail_known(drive.path.clone()) {
                     Err(refusal) if !self.has_failed(&drive.path)? => needed.push((drive, refusal)),
                     Ok(()) | Err(_) => told(format!(
@@ -522,8 +522,8 @@ impl ArrayLanes {
     /// drives that do not answer is limited, see `ArrayLanes::stop_without`; `told` receives what was done about them.
     ///
     /// # Errors
-    /// A lane has ended before, or ends by a panic, or a drive does not answer that the array cannot fail. Or the array has stopped, and what clients
-    /// wrote may not be durable, or superblocks do not say "clean".
+    /// A lane has ended before, or ends by a panic, or a drive does not answer that the array cannot fail. Or the array has
+    /// stopped, and what clients wrote may not be durable, or superblocks do not say "clean".
     pub fn stop(&self, told: impl FnMut(String)) -> Result<ArrayReport, HostError> {
         self.stop_within(false, told)
     }
@@ -638,8 +638,8 @@ mod tests {
     use stria_array::Level;
     use stria_format::md::{BitmapChoice, LogChoice};
 
-    /// Two drives were added at once to a RAID 50 that lacked one in each span. Both were prepared for the first span, and the second one joined
-    /// the other span with the metadata of the first.
+    /// Two drives were added at once to a RAID 50 that lacked one in each span. Both were prepared for the first span, and the
+    /// second one joined the other span with the metadata of the first.
     #[test]
     fn a_drive_joins_no_other_span_than_the_one_it_was_prepared_for() {
         let folder = tempfile::tempdir().expect("a folder");

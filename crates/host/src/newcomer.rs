@@ -1,5 +1,5 @@
-//! A drive that joins a running array. Calls that may wait for the drive run on a thread of their own, for a bounded time. So a drive
-//! that hangs stops no lane, and its command ends with an error.
+//! A drive that joins a running array. Calls that may wait for the drive run on a thread of their own, for a bounded time. So a
+//! drive that hangs stops no lane, and its command ends with an error.
 //!
 //! ```text
 //!   open, inspect (thread) ─ choose what to write (coordinator) ─ write (thread) ─ offer (all lanes) ─ join (by command)
@@ -86,8 +86,8 @@ impl OpenedDrive {
         })
     }
 
-    /// Refuses a drive that is another, or carries something else, than was confirmed. `mark`: that of [`Examined`](crate::Examined). The drive is locked
-    /// here, so what was compared is what is overwritten.
+    /// Refuses a drive that is another, or carries something else, than was confirmed. `mark`: that of
+    /// [`Examined`](crate::Examined). The drive is locked here, so what was compared is what is overwritten.
     ///
     /// # Errors
     /// As above.

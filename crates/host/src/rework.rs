@@ -34,8 +34,8 @@ fn lock_all(paths: &[PathBuf]) -> Result<Vec<(SyncDrive, Candidate)>, HostError>
     open(Access::Exclusive)
 }
 
-/// Renames the array `uuid` on these drives. A crash between two drives leaves both names. As always, the drive with the most superblock
-/// updates decides which name is valid; repeat the command. Returns how many drives were written.
+/// Renames the array `uuid` on these drives. A crash between two drives leaves both names. As always, the drive with the most
+/// superblock updates decides which name is valid; repeat the command. Returns how many drives were written.
 ///
 /// # Errors
 /// The name is invalid, or a drive is in use or cannot be written.
@@ -53,13 +53,13 @@ pub fn rename(paths: &[PathBuf], uuid: &[u8; 16], name: &str) -> Result<usize, H
     Ok(written.len())
 }
 
-/// Renames the array `upper`, which lies on spans. Its superblocks come first; they are written through the spans, so that the spans' redundancy
-/// stays consistent. The names of the spans follow. `spans`: the identity and the drives of each, in the order of their numbers. A crash has
-/// the same effect as in [`rename`]. Returns how many drives were written.
+/// Renames the array `upper`, which lies on spans. Its superblocks come first; they are written through the spans, so that the
+/// spans' redundancy stays consistent. The names of the spans follow. `spans`: the identity and the drives of each, in the order
+/// of their numbers. A crash has the same effect as in [`rename`]. Returns how many drives were written.
 ///
 /// # Errors
-/// The name is invalid, a span was not stopped cleanly or lacks a member that took part when it last ran, or a drive is in use or cannot
-/// be written.
+/// The name is invalid, a span was not stopped cleanly or lacks a member that took part when it last ran, or a drive is in use or
+/// cannot be written.
 pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: &str) -> Result<usize, HostError> {
     let usage = |error: CreateError| HostError::Usage(error.to_string());
     let set_name = name_bytes(name).map_err(usage)?;
@@ -101,11 +101,11 @@ fn rename_on_span(drives: Vec<SyncDrive>, uuid: &[u8; 16], upper: &[u8; 16], set
     })
 }
 
-/// Locks the drives of a span that is to be written through. What its current members say counts: a drive that was dropped may say
-/// "not clean" for ever.
+/// Locks the drives of a span that is to be written through. What its current members say counts: a drive that was dropped may
+/// say "not clean" for ever.
 ///
-/// A write would count as current on a stale member that takes part, and as missed on a good one that is absent. So nothing is forced, and no member
-/// may be absent that the span does not know as lost.
+/// A write would count as current on a stale member that takes part, and as missed on a good one that is absent. So nothing is
+/// forced, and no member may be absent that the span does not know as lost.
 fn lock_span(uuid: &[u8; 16], paths: &[PathBuf]) -> Result<Vec<SyncDrive>, HostError> {
     let (drives, candidates): (Vec<SyncDrive>, Vec<Candidate>) = lock_all(paths)?.into_iter().unzip();
     let (assemblies, _) = assemble(&candidates, &Options { read_only: true, ..Options::default() });
@@ -135,12 +135,13 @@ fn write(drive: &SyncDrive, superblock: &Superblock) -> Result<(), HostError> {
     Ok(drive.sync()?)
 }
 
-/// Changes the bitmap, write log or checksums of the array on these drives, or of its spans; see [`Change`] for the effect of a crash.
-/// All changes of all arrays are planned before the first write. `runs`: the array is being served; nothing is written, and only the errors are
-/// reported. Returns true if the changes make a difference.
+/// Changes the bitmap, write log or checksums of the array on these drives, or of its spans; see [`Change`] for the effect of a
+/// crash. All changes of all arrays are planned before the first write. `runs`: the array is being served; nothing is written,
+/// and only the errors are reported. Returns true if the changes make a difference.
 ///
 /// # Errors
-/// A change is impossible; then nothing was written. Or a drive is in use or cannot be written; the same command completes what was begun.
+/// A change is impossible; then nothing was written. Or a drive is in use or cannot be written; the same command completes what
+/// was begun.
 pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool, HostError> {
     let drives = if runs {
         open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter().collect::<Result<Vec<_>, _>>()?
@@ -173,9 +174,9 @@ pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool,
     Ok(!steps.is_empty())
 }
 
-/// Removes the array from its drives: superblocks first, on all of them, then bitmaps, write logs and the beginning of the data. `uuids`: the
-/// array and its spans, as they were confirmed. Once no drive has a superblock, the array is gone; returns what of the rest could not be
-/// erased, in words.
+/// Removes the array from its drives: superblocks first, on all of them, then bitmaps, write logs and the beginning of the data.
+/// `uuids`: the array and its spans, as they were confirmed. Once no drive has a superblock, the array is gone; returns what of
+/// the rest could not be erased, in words.
 ///
 /// # Errors
 /// A drive carries something else than a member of these, is in use or cannot be written. The text says which drives are erased.
@@ -226,8 +227,8 @@ fn destroy_on<C: Content>(drives: &[(&C, Range<u64>)]) -> Result<Vec<String>, Ho
     Ok(notes)
 }
 
-/// Erases every drive, whatever becomes of the others: a command that stopped at the first error could not be repeated, as the array is no longer
-/// found.
+/// Erases every drive, whatever becomes of the others: a command that stopped at the first error could not be repeated, as the
+/// array is no longer found.
 fn on_each<'a, C: Content + 'a>(
     drives: impl Iterator<Item = &'a C>,
     mut erase: impl FnMut(&C) -> Result<(), HostError>,
@@ -256,16 +257,16 @@ fn on_each<'a, C: Content + 'a>(
 /// Removes every signature from these drives. `seen`: as they were when that was confirmed.
 ///
 /// # Errors
-/// A drive is another or carries something else than was seen, is in use or cannot be written, or something is left that cannot be read. The text says
-/// which drives are erased.
+/// A drive is another or carries something else than was seen, is in use or cannot be written, or something is left that cannot
+/// be read. The text says which drives are erased.
 pub fn wipe_drives(paths: &[PathBuf], seen: &[Examined]) -> Result<(), HostError> {
     let drives = lock_all(paths)?;
     refuse_others(seen, drives.iter().map(|(drive, candidate)| (drive.info(), candidate)))?;
     on_each(drives.iter().map(|(drive, _)| drive), wipe)
 }
 
-/// Removes every signature from these drives, then lets `erase` do the rest while no other program can open them. What an erasure leaves that
-/// was interrupted is no array any more. Signatures that cannot be read are left to `erase`.
+/// Removes every signature from these drives, then lets `erase` do the rest while no other program can open them. What an erasure
+/// leaves that was interrupted is no array any more. Signatures that cannot be read are left to `erase`.
 ///
 /// # Errors
 /// The cases of [`wipe_drives`] but for what is left, and those of `erase`.

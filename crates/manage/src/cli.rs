@@ -234,8 +234,8 @@ pub struct Create {
 /// `stria examine`
 #[derive(Args, Debug)]
 pub struct Examine {
-    /// Print each structure field by field: offset, bytes, meaning. Of the write log and of checksums: the heads, the newest append to
-    /// each part, and the first page.
+    /// Print each structure field by field: offset, bytes, meaning. Of the write log and of checksums: the heads, the newest
+    /// append to each part, and the first page.
     #[arg(long)]
     pub raw: bool,
     /// Block devices or files.

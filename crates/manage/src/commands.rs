@@ -156,8 +156,8 @@ fn remove(member: &cli::Remove, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sends a command that overwrites `drive`, and asks before that loses what the drive carries. `body`: the command, with what was confirmed. `may_ask`: as
-/// for [`write_array`].
+/// Sends a command that overwrites `drive`, and asks before that loses what the drive carries. `body`: the command, with what was
+/// confirmed. `may_ask`: as for [`write_array`].
 fn overwrite<B: Serialize>(
     client: &Client,
     path: &str,
@@ -814,8 +814,9 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
     if let Some(name) = &command.name {
         let (client, array) = client::find(socket, name)?;
         let path = array_path(&array.identity.name, "/stop");
-        let stopped =
-            telling_of_silence(&client, std::slice::from_ref(&array.identity.name), json, || client.send(Method::POST, &path, &body));
+        let stopped = telling_of_silence(&client, std::slice::from_ref(&array.identity.name), json, || {
+            client.send(Method::POST, &path, &body)
+        });
         done(&stopped?, json);
         return Ok(());
     }

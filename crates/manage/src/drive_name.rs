@@ -103,7 +103,9 @@ fn not_a_path(text: &str, command: &str, of: Option<&ArrayView>, arrays: &[Array
         let known = holders(of.map_or(arrays, std::slice::from_ref));
         let slot_is = match (known.is_empty(), of) {
             (false, _) => format!(" ({})", known.join(", ")),
-            (true, Some(array)) if has_missing(array, before, slot) => format!(" of array \"{}\", which is missing", array.identity.name),
+            (true, Some(array)) if has_missing(array, before, slot) => {
+                format!(" of array \"{}\", which is missing", array.identity.name)
+            }
             (true, _) => String::new(),
         };
         let next = match command {

@@ -1,8 +1,8 @@
 //! The daemon's memory of arrays and drives over restarts: when routine work was done, what it found, and bounds on speed.
 //!
-//! One file of JSON in the daemon's folder, replaced in one step whenever something changes. A disk that does not take it is reported once and tried
-//! again, and the daemon goes on with what it has in memory. A file that cannot be read is put aside: routine work then counts as new, and bounds on speed
-//! are those of the start.
+//! One file of JSON in the daemon's folder, replaced in one step whenever something changes. A disk that does not take it is
+//! reported once and tried again, and the daemon goes on with what it has in memory. A file that cannot be read is put aside:
+//! routine work then counts as new, and bounds on speed are those of the start.
 
 use crate::api::{ArrayView, LastDrive, LatencyBound, ScrubView, SpeedRequest};
 use crate::atomic_file::replace;

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use stria_block::shown;
 
-/// An order in words, from its method, its path of the control socket or the API, and its body. An order without words is shown as it was sent.
+/// An order in words, from its method, its path of the control socket or the API, and its body. An order without words is shown
+/// as it was sent.
 pub fn order_words(method: &str, path: &str, body: &str) -> OrderSentence {
     let parts: Vec<String> = path.trim_start_matches("/api").split('/').skip(2).map(decoded).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();

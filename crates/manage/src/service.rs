@@ -358,8 +358,8 @@ impl Service {
     /// Asks every lane of every array for an answer, for `patience` all together.
     ///
     /// # Errors
-    /// Names a lane that does not answer although it waits for nothing in the kernel: only a new process helps. A lane that waits there
-    /// for a drive is reported by an event, and would hold up a new process as well.
+    /// Names a lane that does not answer although it waits for nothing in the kernel: only a new process helps. A lane that waits
+    /// there for a drive is reported by an event, and would hold up a new process as well.
     pub fn lanes_answer(&self, patience: Duration) -> Result<(), String> {
         let end = Instant::now() + patience;
         for served in self.all() {
@@ -506,7 +506,8 @@ impl Service {
         Ok(Done { message: message.into(), sequence })
     }
 
-    /// Remembers which drives have the slots of arrays, where the process remembers anything. `place`: where a drive sits, in words.
+    /// Remembers which drives have the slots of arrays, where the process remembers anything. `place`: where a drive sits, in
+    /// words.
     pub fn note_drives(&self, views: &[ArrayView], place: impl Fn(&str) -> Option<String>) {
         if let Some(ledger) = self.ledger.get() {
             ledger.note_drives(views, place);
@@ -524,8 +525,8 @@ impl Service {
         users
     }
 
-    /// Removes the array's block device. `spares_users`: if it is in use, it is left to a process that serves the array later. Users are
-    /// looked for here once more, because one may have come since the stop was allowed.
+    /// Removes the array's block device. `spares_users`: if it is in use, it is left to a process that serves the array later.
+    /// Users are looked for here once more, because one may have come since the stop was allowed.
     fn give_up_block(&self, served: &Served, spares_users: bool) {
         let Some(block) = lock(&served.block).take() else { return };
         let path = block.path();

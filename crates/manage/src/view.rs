@@ -172,7 +172,8 @@ pub fn is_unseen(view: &ArrayView) -> bool {
     view.condition.silent_s.is_some() && view.geometry.level.is_empty()
 }
 
-/// The drives' own write caches in a word; `set`: as they were set, `differ`: the drives that do not follow that. `None`: the members are files.
+/// The drives' own write caches in a word; `set`: as they were set, `differ`: the drives that do not follow that. `None`: the
+/// members are files.
 pub fn drive_caches(array: &ArrayReport, set: Option<bool>, differ: &[PathBuf]) -> Option<String> {
     let tree = array.tree();
     let devices = tree.iter().flat_map(|array| array.drives()).filter(|drive| drive.info.kind == DriveKind::BlockDevice);
@@ -303,7 +304,8 @@ fn headline(view: &ArrayView) -> String {
     parts.join(", ")
 }
 
-/// How a member left an array that is optimal without it, and which member is in its slot now. A replacement that failed never had the slot.
+/// How a member left an array that is optimal without it, and which member is in its slot now. A replacement that failed never
+/// had the slot.
 pub fn departure(array: &ArrayView, member: &MemberView) -> String {
     let path = &member.path;
     let holder = array_of(array, member).and_then(|own| {
@@ -336,7 +338,8 @@ pub fn unanswered_ms(member: &MemberView) -> Option<u64> {
     member.waiting_ms.filter(|&ms| ms >= SILENT_MS && member.role != "failed")
 }
 
-/// The members of an array, and of its spans, that have left a request unanswered for `patience_ms`: the path of each, and for how long.
+/// The members of an array, and of its spans, that have left a request unanswered for `patience_ms`: the path of each, and for
+/// how long.
 pub fn silent_members(view: &ArrayView, patience_ms: u64) -> Vec<(String, u64)> {
     let is_silent = |member: &&MemberView| member.role != "failed" && member.waiting_ms.is_some_and(|ms| ms >= patience_ms);
     let own = view.parts.members.iter().filter(is_silent);
@@ -507,8 +510,8 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
     })
 }
 
-/// True if a member of an array without redundancy had no space for a request lately: there its error goes to the client as it is, and the engine
-/// takes no note.
+/// True if a member of an array without redundancy had no space for a request lately: there its error goes to the client as it
+/// is, and the engine takes no note.
 fn has_no_space_alone(member: &MemberStatus, drive: Option<&DriveReport>, array: &ArrayReport) -> bool {
     let is_alone = !array.geometry.level().is_redundant() && member.state != MemberState::Failed;
     let lately = |at: u64| monotonic_now().saturating_sub(at) < NO_SPACE_FOR.as_nanos() as u64;

@@ -206,8 +206,9 @@ fn without_redundancy_reads_fail() {
     }
 }
 
-/// Goal: a member that fails under a read-only array costs no other member. Before, each failure also dropped a healthy member, as the
-/// superblocks of the others were to name it, and they were opened for reading; RAID 5 and a mirror of two said "WRITES FAIL".
+/// Goal: a member that fails under a read-only array costs no other member. Before, each failure also dropped a healthy member,
+/// as the superblocks of the others were to name it, and they were opened for reading; RAID 5 and a mirror of two said "WRITES
+/// FAIL".
 #[test]
 fn a_read_only_array_loses_one_member_at_a_time() {
     for (level, count, lanes, lost) in

@@ -332,8 +332,8 @@ fn stop_goes_on_without_a_drive_that_hangs() {
     story("5", 3, "2", false, false);
 }
 
-/// The monitor looks at all block devices every five minutes, and left a thread behind each time, one for each loop device over such a file.
-/// The test is a process of its own, since threads of other tests wait as well.
+/// The monitor looks at all block devices every five minutes, and left a thread behind each time, one for each loop device over
+/// such a file. The test is a process of its own, since threads of other tests wait as well.
 #[test]
 fn looks_at_a_loop_device_over_a_file_that_hangs_leave_one_thread() {
     const ALONE: &str = "STRIA_TEST_ALONE";
@@ -625,8 +625,8 @@ fn stop_waits_for_no_speed_bound() {
     }
 }
 
-/// A drive that does not answer while the daemon starts is waited for, and nobody need say `stria start`: an array that needs it starts
-/// when it answers, and one that started without it takes it back.
+/// A drive that does not answer while the daemon starts is waited for, and nobody need say `stria start`: an array that needs it
+/// starts when it answers, and one that started without it takes it back.
 #[test]
 fn a_drive_that_is_silent_at_the_start_joins_when_it_answers() {
     let (under, place) = (Place::new(), Place::new());
@@ -683,8 +683,9 @@ fn shows(place: &Place, words: &str) {
     }
 }
 
-/// A drive that has begun to hang since the daemon looked at all drives: an array waits for it no longer than for one that is missing, and another
-/// drive returns meanwhile. Before, the array waited for its answer without a limit, and the drive that returned stayed out.
+/// A drive that has begun to hang since the daemon looked at all drives: an array waits for it no longer than for one that is
+/// missing, and another drive returns meanwhile. Before, the array waited for its answer without a limit, and the drive that
+/// returned stayed out.
 #[test]
 fn an_array_does_without_a_drive_that_falls_silent() {
     let (under, place) = (Place::new(), Place::new());

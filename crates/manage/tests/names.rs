@@ -1,5 +1,5 @@
-//! Goal: a name on a drive that anybody may plug in commands no terminal, forges no line and reaches no file; JSON tells it as it is.
-//! Method: members whose names are changed, with their checksums put right, are asked everything by the real program.
+//! Goal: a name on a drive that anybody may plug in commands no terminal, forges no line and reaches no file; JSON tells it as it
+//! is. Method: members whose names are changed, with their checksums put right, are asked everything by the real program.
 
 #[path = "support/member_name.rs"]
 mod member_name;

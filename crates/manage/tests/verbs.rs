@@ -76,7 +76,8 @@ fn an_array_over_spans_is_renamed_with_its_spans() {
     assert_eq!(place.status("pond")["full_name"], "pond");
 }
 
-/// Before that, a rename looked and started with force, so that a stale member took part in the place of the good one that was absent.
+/// Before that, a rename looked and started with force, so that a stale member took part in the place of the good one that was
+/// absent.
 #[test]
 fn a_rename_of_spans_needs_every_member_that_took_part() {
     let place = Place::new();
@@ -218,7 +219,8 @@ fn create_names_every_drive_that_carries_something() {
     place.ok(&all(&["create", "tank", "--level", "5", "--force"], &images));
 }
 
-/// An absent member keeps the old name. Its superblock counts as many updates as the others, so the name is in doubt until the array has run.
+/// An absent member keeps the old name. Its superblock counts as many updates as the others, so the name is in doubt until the
+/// array has run.
 #[test]
 fn a_rename_says_what_becomes_of_an_absent_member() {
     let place = Place::new();

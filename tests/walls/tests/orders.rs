@@ -1,5 +1,6 @@
-//! Goal: modules of each crate stand in one order, from the ground up, and none uses one above it. Where a new arrow runs uphill, move
-//! what is used down, into a module of its own, before you change an order. The engine's order is in `crates/array/tests/modules.rs`.
+//! Goal: modules of each crate stand in one order, from the ground up, and none uses one above it. Where a new arrow runs uphill,
+//! move what is used down, into a module of its own, before you change an order. The engine's order is in
+//! `crates/array/tests/modules.rs`.
 
 use stria_walls::Order;
 
@@ -9,8 +10,8 @@ fn holds(crate_folder: &str, modules: &str) {
     assert!(faults.is_empty(), "{crate_folder}: {faults:?}");
 }
 
-/// What crosses the socket; settings; files and folders; what is remembered and shown; serving; the watch over it; the command line's
-/// grammar and the configuration; the daemon's parts and its API; commands.
+/// What crosses the socket; settings; files and folders; what is remembered and shown; serving; the watch over it; the command
+/// line's grammar and the configuration; the daemon's parts and its API; commands.
 #[test]
 fn of_the_program() {
     holds(

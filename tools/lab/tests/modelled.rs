@@ -53,8 +53,8 @@ fn rate(run: &Run, matches: impl Fn(&Record) -> bool) -> f64 {
     found.iter().sum::<f64>() / found.len() as f64
 }
 
-/// A controller's RAID 0 reads as 18 drives and no faster, its parity writes as 8 data drives (LSI 2108), as published; and the page of it
-/// has the theory of the modelled drives without an array.
+/// A controller's RAID 0 reads as 18 drives and no faster, its parity writes as 8 data drives (LSI 2108), as published; and the
+/// page of it has the theory of the modelled drives without an array.
 #[test]
 fn a_shipped_experiment_on_a_platform_shows_its_published_knees() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -90,7 +90,8 @@ fn a_shipped_experiment_on_a_platform_shows_its_published_knees() {
     );
 }
 
-/// The states of the publications, by the experiment of the laboratory: a used RAID 0 of an Intel chipset is slow, and a trim makes it fresh.
+/// The states of the publications, by the experiment of the laboratory: a used RAID 0 of an Intel chipset is slow, and a trim
+/// makes it fresh.
 #[test]
 fn states_are_reached_by_doing_what_publications_did() {
     let folder = tempfile::tempdir().expect("a folder");

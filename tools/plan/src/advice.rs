@@ -1,4 +1,5 @@
-//! Which array of given drives suits a purpose: level, count of drives, spares and strip, each tried by the engine on the modelled drives.
+//! Which array of given drives suits a purpose: level, count of drives, spares and strip, each tried by the engine on the
+//! modelled drives.
 //!
 //! - [`purpose`]: what an array is for, as loads.
 //! - [`wish`]: what is asked for, and which arrays come into question.
@@ -26,7 +27,8 @@ use crate::campaign::at_once;
 /// 3 %: arrays whose speeds differ by less count as equally fast. Source: the standard error of a trial is below it
 /// (`tests/advice.rs`).
 pub const ALIKE: f64 = 0.03;
-/// One in a million a year: below it, causes that are not modelled (batches that fail together, controllers, people) lose data more often.
+/// One in a million a year: below it, causes that are not modelled (batches that fail together, controllers, people) lose data
+/// more often.
 const LOSS_NEGLIGIBLE: f64 = 1e-6;
 
 /// The arrays that come into question, the best first, and why.
@@ -100,7 +102,8 @@ pub fn advise(wish: &Wish, tried: &(dyn Fn(usize, usize) + Sync)) -> Result<Advi
     Ok(Advice { ranking, unfit, single, reasons })
 }
 
-/// The reason why no array of the wish fits, and what would help. `found`: the arrays with their space and the failures that each survives.
+/// The reason why no array of the wish fits, and what would help. `found`: the arrays with their space and the failures that each
+/// survives.
 fn nothing_fits(wish: &Wish, found: &[(&Candidate, (u64, usize))]) -> String {
     let drives = format!("{} x {}", wish.counts_text(), wish.drive.key);
     let failures = failures(wish.losses_min);
@@ -134,8 +137,8 @@ fn nothing_fits(wish: &Wish, found: &[(&Candidate, (u64, usize))]) -> String {
     )
 }
 
-/// One array of each level and number of drives: among equally fast arrays, the one with the strip nearest to 64 KiB, the default of
-/// `stria create`. If some strips fulfil the wish, the others do not count.
+/// One array of each level and number of drives: among equally fast arrays, the one with the strip nearest to 64 KiB, the default
+/// of `stria create`. If some strips fulfil the wish, the others do not count.
 fn best_strips(wish: &Wish, trials: Vec<Trial>) -> Vec<Trial> {
     let mut groups: Vec<Vec<Trial>> = Vec::new();
     for trial in trials {
@@ -167,8 +170,8 @@ fn is_alike(trial: &Trial, fastest: f64) -> bool {
     trial.speed >= fastest * (1.0 - ALIKE)
 }
 
-/// The fastest first. Among equally fast arrays, the one with the fewest drives, then the one with the least expected loss, then the one with the
-/// most space. Returns how many are equally fast.
+/// The fastest first. Among equally fast arrays, the one with the fewest drives, then the one with the least expected loss, then
+/// the one with the most space. Returns how many are equally fast.
 fn rank(trials: &mut [Trial]) -> usize {
     let fastest = speed_max(trials);
     trials.sort_by(|a, b| b.speed.total_cmp(&a.speed));
@@ -272,8 +275,8 @@ fn recorded_rates(wish: &Wish, first: &Trial) -> Option<String> {
     ))
 }
 
-/// The advantage of the first array over the fastest array of another level: the load that saves the most time. `slower`: the arrays that do not
-/// count as equally fast.
+/// The advantage of the first array over the fastest array of another level: the load that saves the most time. `slower`: the
+/// arrays that do not count as equally fast.
 fn alone_why(wish: &Wish, first: &Trial, slower: &[Trial]) -> Option<String> {
     let other = slower
         .iter()
@@ -347,7 +350,8 @@ mod tests {
         }
     }
 
-    /// Steps of 2.5 % from 4 to 64 KiB. Each strip was compared with the one before it and counted as equally fast, so the slowest of all won.
+    /// Steps of 2.5 % from 4 to 64 KiB. Each strip was compared with the one before it and counted as equally fast, so the
+    /// slowest of all won.
     #[test]
     fn a_strip_is_compared_with_the_fastest_and_not_with_the_last() {
         let of = |speeds: &[(u64, f64)]| {
@@ -379,7 +383,8 @@ mod tests {
         assert_eq!((found.len(), found[0].candidate.strip_kib), (1, 64));
     }
 
-    /// The first array is 2.9 % slower than the fastest and has fewer drives; a third is 2 % slower than the first, and not alike.
+    /// The first array is 2.9 % slower than the fastest and has fewer drives; a third is 2 % slower than the first, and not
+    /// alike.
     #[test]
     fn reasons_speak_of_the_arrays_that_the_ranking_took_as_alike() {
         let part = |iops: f64| PartFigures {

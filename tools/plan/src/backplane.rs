@@ -1,7 +1,7 @@
 //! Drives behind their ports and the link that the ports share.
 //!
-//! A request takes one of its drive's slots. Data pass the port: those of a write before the drive works, those of a read after. While
-//! a transfer waits for the shared link it holds its port, so that throughput falls off before the link is full.
+//! A request takes one of its drive's slots. Data pass the port: those of a write before the drive works, those of a read after.
+//! While a transfer waits for the shared link it holds its port, so that throughput falls off before the link is full.
 
 use crate::hdd::{Hdd, HddConfig};
 use crate::model::{Ask, Kind, Model};
@@ -330,8 +330,8 @@ impl Backplane {
         self.turn_port(now, member, way);
     }
 
-    /// Polls at every wake up to `until` until requests end. Returns the time of the last poll if it is `until` or requests ended then, and
-    /// `None` if nothing is left to do up to `until`.
+    /// Polls at every wake up to `until` until requests end. Returns the time of the last poll if it is `until` or requests ended
+    /// then, and `None` if nothing is left to do up to `until`.
     pub fn advance(&mut self, until: Nanos, ended: &mut Vec<(usize, Tag)>) -> Option<Nanos> {
         loop {
             let at = self.next_wake().filter(|&at| at <= until)?;

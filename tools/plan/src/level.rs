@@ -125,13 +125,15 @@ impl Level {
         }
     }
 
-    /// The reason why an array of so many members is not modelled, if it is not: Stria does not make it, or it is a drive by itself.
+    /// The reason why an array of so many members is not modelled, if it is not: Stria does not make it, or it is a drive by
+    /// itself.
     pub fn model_refusal(self, members: usize) -> Option<String> {
         let alone = || format!("Stria makes {self} over {members} drives, but it is not modelled: ask for 2 drives or more");
         self.refusal(members).or_else(|| (self == Self::Raid1 && members == 1).then(alone))
     }
 
-    /// The arrays that are asked for instead of a rare one, which is advised only if it is asked for, and of which nothing is published.
+    /// The arrays that are asked for instead of a rare one, which is advised only if it is asked for, and of which nothing is
+    /// published.
     pub fn instead_of_rare(self, members: usize) -> Option<&'static str> {
         match self {
             Self::Raid4 => Some("RAID 5"),
@@ -172,8 +174,8 @@ mod tests {
         [Level::Raid0, Level::Raid1, Level::Raid10, Level::Raid4].into_iter().chain(spans).collect()
     }
 
-    /// The planner refuses exactly the arrays that Stria does not make. It once refused RAID 1 of three and more, RAID 5 of two, and RAID 10 of two
-    /// and of odd counts.
+    /// The planner refuses exactly the arrays that Stria does not make. It once refused RAID 1 of three and more, RAID 5 of two,
+    /// and RAID 10 of two and of odd counts.
     #[test]
     fn an_array_is_denied_if_stria_does_not_make_it() {
         for level in levels() {

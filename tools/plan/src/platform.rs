@@ -23,7 +23,8 @@ pub struct PlatformConfig {
     pub mirror_read_thread_ns: Nanos,
     /// The same in addition on levels with parity, for a write.
     pub parity_write_ns: Nanos,
-    /// The same in addition, for each request to a member beyond the first, as the array sends them: those of rebuilds as well, without metadata.
+    /// The same in addition, for each request to a member beyond the first, as the array sends them: those of rebuilds as well,
+    /// without metadata.
     pub member_ns: Nanos,
     /// True if the driver has one request at each member at a time, and of a level with parity one write at a time.
     pub one_at_a_time: bool,
@@ -37,7 +38,8 @@ pub struct PlatformConfig {
     pub ceilings: Ceilings,
     /// Memory in which writes are collected to full stripes.
     pub write_back_bytes: u64,
-    /// True if that memory loses its content with the power, as the host's does: a flush then waits until all of it is written back.
+    /// True if that memory loses its content with the power, as the host's does: a flush then waits until all of it is written
+    /// back.
     pub write_back_is_volatile: bool,
     /// The levels of which trims reach the drives.
     pub trim: Vec<TrimLevel>,
@@ -196,7 +198,8 @@ impl PlatformConfig {
         })
     }
 
-    /// True if Stria's engine stands for the platform's array of the level; else its plain twin does, which knows no missing drives.
+    /// True if Stria's engine stands for the platform's array of the level; else its plain twin does, which knows no missing
+    /// drives.
     pub fn is_served_by_engine(&self, level: Level) -> bool {
         let own_choice = self.reads_nearest_copy && level.is_mirrored();
         self.coalesces && !own_choice && !self.one_at_a_time

@@ -1,15 +1,17 @@
-//! Expected loss of data, by law: drives fail independently at a constant rate, and a rebuild may meet a sector that cannot be read.
+//! Expected loss of data, by law: drives fail independently at a constant rate, and a rebuild may meet a sector that cannot be
+//! read.
 //!
-//! A group of `n` drives that survives `f` failures loses data when `f + 1` drives fail, each within the repair of the one before. With
-//! `f` drives missing nothing replaces a sector that cannot be read either. To the first order, with failure rate `l` and repair time `R`:
+//! A group of `n` drives that survives `f` failures loses data when `f + 1` drives fail, each within the repair of the one
+//! before. With `f` drives missing nothing replaces a sector that cannot be read either. To the first order, with failure rate
+//! `l` and repair time `R`:
 //!
 //! ```text
 //! rate = n l  (n-1) l R  ...  (n-f) l R   +   n l  (n-1) l R  ...  (n-f+1) l R  u
 //! ```
 //!
-//! `u` is the probability that reading the drives that are left meets such a sector. Source: D. Patterson, G. Gibson, R. Katz, "A case for
-//! redundant arrays of inexpensive disks", 1988, and P. Chen et al., "RAID: high-performance, reliable secondary storage", 1994.
-//! [`simulated`] follows the same drives through repairs and scrubs.
+//! `u` is the probability that reading the drives that are left meets such a sector. Source: D. Patterson, G. Gibson, R. Katz, "A
+//! case for redundant arrays of inexpensive disks", 1988, and P. Chen et al., "RAID: high-performance, reliable secondary
+//! storage", 1994. [`simulated`] follows the same drives through repairs and scrubs.
 
 pub mod simulated;
 
@@ -48,8 +50,8 @@ pub fn groups(level: Level, members: usize) -> Groups {
     let (size, count, survives) = match level {
         Level::Single | Level::Raid0 => (members, 1, 0),
         Level::Raid1 => (members, 1, members - 1),
-        // A drive shares half of its data with the one before it, and half with the one behind it: three drives for each, of which every drive is the
-        // middle of one.
+        // A drive shares half of its data with the one before it, and half with the one behind it: three drives for each, of
+        // which every drive is the middle of one.
         Level::Raid10 if !members.is_multiple_of(2) => {
             return Groups { size: 3, count: members as f64 / 3.0, survives: 1, exposed: 0.5 };
         }
@@ -92,7 +94,8 @@ mod tests {
         near(mean(Level::Raid5 { spans: 1 }, 8), 1e12 / (8.0 * 7.0 * 10.0));
         near(mean(Level::Raid6 { spans: 1 }, 8), 1e18 / (8.0 * 7.0 * 6.0 * 100.0));
         near(mean(Level::Raid10, 8), 1e12 / (4.0 * 2.0 * 10.0));
-        // Of an odd count either neighbour of a drive that failed must not fail: five pairs of five drives, each lost by two orders of failures.
+        // Of an odd count either neighbour of a drive that failed must not fail: five pairs of five drives, each lost by two
+        // orders of failures.
         near(mean(Level::Raid10, 5), 1e12 / (5.0 * 2.0 * 10.0));
         near(mean(Level::Raid4, 8), mean(Level::Raid5 { spans: 1 }, 8));
         near(mean(Level::Raid6 { spans: 2 }, 16), 1e18 / (2.0 * 8.0 * 7.0 * 6.0 * 100.0));

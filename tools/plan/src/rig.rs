@@ -94,8 +94,9 @@ pub struct Rig {
     ended: Vec<Tag>,
 }
 
-/// The processor's account of requests to members. A client's request pays at first for those that its level needs, so that its latency has their
-/// time. What the array then sends in fact is charged where it is more (degraded reads, rebuilds) and credited where it is less (writes that share a stripe).
+/// The processor's account of requests to members. A client's request pays at first for those that its level needs, so that its
+/// latency has their time. What the array then sends in fact is charged where it is more (degraded reads, rebuilds) and credited
+/// where it is less (writes that share a stripe).
 #[derive(Default)]
 struct MemberTime {
     /// Requests that were paid for and not yet sent.
@@ -173,8 +174,8 @@ impl Dirty {
 }
 
 impl Rig {
-    /// An array of drives, fresh from the factory: of Stria's engine, or of its twin on a platform that does not coalesce writes, chooses
-    /// among copies in its own way, or has no queues.
+    /// An array of drives, fresh from the factory: of Stria's engine, or of its twin on a platform that does not coalesce writes,
+    /// chooses among copies in its own way, or has no queues.
     ///
     /// # Panics
     /// If there is no such array: ask [`Level::model_refusal`] before, and take a strip that is a power of two.
@@ -207,8 +208,8 @@ impl Rig {
         Ok(Self::over(platform, layout, backplane, array))
     }
 
-    /// An array of the engine. If it is not optimal, it lacks its first member. With [`Condition::Rebuilding`] the last drive is the
-    /// spare.
+    /// An array of the engine. If it is not optimal, it lacks its first member. With [`Condition::Rebuilding`] the last drive is
+    /// the spare.
     ///
     /// # Errors
     /// If the engine knows no such array.
@@ -267,7 +268,8 @@ impl Rig {
         self.cache.bytes
     }
 
-    /// Writes back all that the cache holds, while no client's request is under way. Returns the time at which the members have it.
+    /// Writes back all that the cache holds, while no client's request is under way. Returns the time at which the members have
+    /// it.
     pub fn write_back_all(&mut self, now: Nanos) -> Nanos {
         let mut ended = Vec::new();
         self.now = self.now.max(now);

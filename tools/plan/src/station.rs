@@ -47,7 +47,8 @@ const SLOT_BITS: u32 = 24;
 /// The heap moves times and numbers of events only: a request with all that belongs to it is four times as long.
 #[derive(Clone, Debug)]
 pub struct Calendar<T> {
-    /// From the highest bit on: time, order, the event's slot. One number is compared without a branch, which would be hard to predict.
+    /// From the highest bit on: time, order, the event's slot. One number is compared without a branch, which would be hard to
+    /// predict.
     heap: BinaryHeap<Reverse<u128>>,
     events: Vec<T>,
     free: Vec<u32>,

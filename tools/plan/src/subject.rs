@@ -1,8 +1,9 @@
 //! A modelled drive or array as the laboratory measures it: brought to states, then loaded, in virtual time.
 //!
-//! A measurement simulates some thousands of requests from the middle of a load that runs for seconds or minutes. What the load would write in the rest of
-//! its time changes the drives at once, as fills do: of writes outside of a measurement only the state that they leave matters. Time
-//! begins at 0 and goes on from load to load, so that drives that are left alone collect and fold as their profiles say.
+//! A measurement simulates some thousands of requests from the middle of a load that runs for seconds or minutes. What the load
+//! would write in the rest of its time changes the drives at once, as fills do: of writes outside of a measurement only the state
+//! that they leave matters. Time begins at 0 and goes on from load to load, so that drives that are left alone collect and fold
+//! as their profiles say.
 
 use crate::array::Level;
 use crate::backplane::DriveConfig;
@@ -151,7 +152,8 @@ impl Subject {
         self.now += time_ns;
     }
 
-    /// Bytes that a drive takes in for a byte of clients, times the data drives: small writes in place have their parity beside them.
+    /// Bytes that a drive takes in for a byte of clients, times the data drives: small writes in place have their parity beside
+    /// them.
     fn written_factor(&self, block_bytes: u64) -> f64 {
         let Shape::Array(level) = self.spec.shape else { return 1.0 };
         let layout = self.rig.layout();
@@ -209,7 +211,8 @@ impl Subject {
             seed: self.seed,
             ..load.clone()
         };
-        // What a drive freed while it was idle lasts for the beginning of a load, so the middle is measured, once the rate is known.
+        // What a drive freed while it was idle lasts for the beginning of a load, so the middle is measured, once the rate is
+        // known.
         let (mut outcome, mut end) = run_from(&mut self.rig, &load, self.now);
         for half in [1, 2] {
             self.now = end;
@@ -295,7 +298,8 @@ mod tests {
         assert_eq!(four.size_bytes(), 4 * one.size_bytes());
     }
 
-    /// What random writes left in a controller's cache does not slow a stream that follows, and random writes of an array scale with its drives.
+    /// What random writes left in a controller's cache does not slow a stream that follows, and random writes of an array scale
+    /// with its drives.
     #[test]
     fn a_controllers_cache_is_written_back_between_loads() {
         let disks = |shape: Shape, members: usize| {

@@ -94,7 +94,8 @@ fn presets_lead_to_the_usual_levels() {
     assert!(speed(RAID5) > 0.75 * speed(Level::Raid10), "{} and {}", speed(RAID5), speed(Level::Raid10));
 }
 
-/// Eight drives read at one speed on every level. RAID 6 and RAID 60 practically never lose data, so the one with more space wins.
+/// Eight drives read at one speed on every level. RAID 6 and RAID 60 practically never lose data, so the one with more space
+/// wins.
 #[test]
 fn space_decides_between_arrays_that_are_equally_fast_and_safe() {
     let found = advice(&Wish { losses_min: 1, strips_kib: vec![16], ..wish(8..=8, "p4510", "stria", preset("media")) });
@@ -121,8 +122,8 @@ fn trim_decides_the_used_state() {
     }
 }
 
-/// Clients read what they wrote: the S3500 answers reads of unwritten sectors from its map, five times as fast, and an advice with fresh drives was of
-/// such reads alone.
+/// Clients read what they wrote: the S3500 answers reads of unwritten sectors from its map, five times as fast, and an advice
+/// with fresh drives was of such reads alone.
 #[test]
 fn reads_of_fresh_drives_are_of_data() {
     let of = |state| {
@@ -167,7 +168,8 @@ fn rebuilds_take_about_as_long_as_writing_a_drive() {
     }
 }
 
-/// A disk is slower towards its inner edge: a rebuild of a mirror takes as long as its zones together, a third longer than all of it at the outermost.
+/// A disk is slower towards its inner edge: a rebuild of a mirror takes as long as its zones together, a third longer than all of
+/// it at the outermost.
 #[test]
 fn a_rebuild_of_disks_passes_all_their_zones() {
     let found = advice(&Wish { losses_min: 1, ..wish(4..=4, "savvio10k5", "stria", preset("media")) });
@@ -281,8 +283,8 @@ fn wear_is_what_the_level_writes() {
     near(striped.wear.expect("the drives have an endurance").written_share, 0.95, 1.05);
 }
 
-/// Drives that collect by another policy than greedy reach the used state by being overwritten, which counted as the load's writes: some 300,000 bytes
-/// for each byte of clients.
+/// Drives that collect by another policy than greedy reach the used state by being overwritten, which counted as the load's
+/// writes: some 300,000 bytes for each byte of clients.
 #[test]
 fn wear_is_the_loads_under_every_policy_of_collection() {
     for policy in [Policy::Greedy, Policy::CostBenefit, Policy::Fifo] {
@@ -390,8 +392,8 @@ fn every_figure_says_where_it_comes_from() {
     assert!(all.iter().all(|figure| ["model", "law", "simulation", "said"].contains(&figure.origin)));
 }
 
-/// Where the engine's twin stands for an array, nothing is known of it without a drive; figures of the engine beside those of the twin compared two
-/// models.
+/// Where the engine's twin stands for an array, nothing is known of it without a drive; figures of the engine beside those of the
+/// twin compared two models.
 #[test]
 fn arrays_that_the_engine_does_not_stand_for_have_no_degraded_figures() {
     for (platform, level, count) in

@@ -1,4 +1,5 @@
-//! Goal: `stria-plan` answers in words and in JSON, and says what is wrong with a wish in one sentence and an exit code. Method: the program.
+//! Goal: `stria-plan` answers in words and in JSON, and says what is wrong with a wish in one sentence and an exit code. Method:
+//! the program.
 
 use serde_json::Value;
 use std::process::Command;
@@ -172,7 +173,8 @@ fn drives_of_this_machine_are_those_that_smartctl_names() {
     assert!(output.status.code() == Some(2) && String::from_utf8_lossy(&output.stderr).contains("install smartmontools"));
 }
 
-/// Drives behind a controller share a name and differ in type. The message names the drives that are left out, and the cause that smartctl reports.
+/// Drives behind a controller share a name and differ in type. The message names the drives that are left out, and the cause that
+/// smartctl reports.
 #[test]
 fn drives_that_smartctl_cannot_read_or_nobody_knows_are_named() {
     let device = |name: &str, kind: &str| serde_json::json!({ "name": name, "type": kind });
@@ -341,7 +343,8 @@ fn help_names_the_commands_and_the_catalogue_the_drives() {
     assert!(out.contains("\n\nPLATFORM") && out.ends_with("one lane\n"), "each table ends its last line: {out}");
 }
 
-/// This machine as a platform: times above 0, in a profile with its source, with which an array is planned. The slower the processor, the slower the array.
+/// This machine as a platform: times above 0, in a profile with its source, with which an array is planned. The slower the
+/// processor, the slower the array.
 #[test]
 fn this_machine_is_measured_and_planned_with() {
     let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("here.toml");

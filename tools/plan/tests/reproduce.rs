@@ -99,7 +99,8 @@ fn no_other_parameter_names_a_result_of_an_array() {
     }
 }
 
-/// The goal is fewer than a tenth. It was missed by one in November 2026, until the slot of LSI's controllers took the place of a calibrated ceiling.
+/// The goal is fewer than a tenth. It was missed by one in November 2026, until the slot of LSI's controllers took the place of a
+/// calibrated ceiling.
 #[test]
 fn fewer_parameters_are_calibrated_than_a_tenth_of_the_numbers() {
     let calibrated =

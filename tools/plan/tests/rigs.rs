@@ -144,7 +144,8 @@ fn steps_that_end_no_request_change_nothing() {
     }
 }
 
-/// Unaligned overlapping writes on every level, with and without a write-back cache and queues: every request ends once, and no lock hangs.
+/// Unaligned overlapping writes on every level, with and without a write-back cache and queues: every request ends once, and no
+/// lock hangs.
 #[test]
 fn every_request_ends_once() {
     for (write_back_bytes, one_at_a_time, write_back_is_volatile) in
@@ -249,7 +250,8 @@ fn a_write_back_cache_gives_the_drives_what_it_holds() {
     assert!(array.backplane().ssds().map(|drive| drive.map().tracked().mapped_pages()).sum::<u64>() > 0);
 }
 
-/// A write that is larger than half of the cache waits until the cache is nearly empty. Only half of it was written back, so nothing ended any more.
+/// A write that is larger than half of the cache waits until the cache is nearly empty. Only half of it was written back, so
+/// nothing ended any more.
 #[test]
 fn large_writes_among_small_ones_get_their_space_in_a_small_cache() {
     let mut platform = profile::platform("rs25").expect("there is such a platform").config;
@@ -263,8 +265,8 @@ fn large_writes_among_small_ones_get_their_space_in_a_small_cache() {
     }
 }
 
-/// A cache in the host's memory: a flush waits for all that was written before, and writes behind it wait for the flush. A cache that survives the
-/// loss of power gives the flush nothing to do.
+/// A cache in the host's memory: a flush waits for all that was written before, and writes behind it wait for the flush. A cache
+/// that survives the loss of power gives the flush nothing to do.
 #[test]
 fn a_flush_empties_a_volatile_cache() {
     let time_of_flush = |write_back_is_volatile: bool| {
@@ -295,7 +297,8 @@ fn a_flush_empties_a_volatile_cache() {
     assert!(kept[0] < 300_000 && still > 32 * 4096, "{kept:?}, {still} bytes are left");
 }
 
-/// A driver without queues: members that are added do not quicken writes of RAID 5, which take turns, and quicken those of RAID 0.
+/// A driver without queues: members that are added do not quicken writes of RAID 5, which take turns, and quicken those of RAID
+/// 0.
 #[test]
 fn without_queues_parity_writes_do_not_scale() {
     let platform = PlatformConfig { one_at_a_time: true, ..PlatformConfig::default() };
@@ -308,7 +311,8 @@ fn without_queues_parity_writes_do_not_scale() {
     near(writes(Level::Raid0, 12), 2.0 * writes(Level::Raid0, 6), 0.15, "RAID 0 of twelve and of six");
 }
 
-/// A thread's own time for a read of a mirror lowers its rate by that time, and no latency contains it. A level without copies has none.
+/// A thread's own time for a read of a mirror lowers its rate by that time, and no latency contains it. A level without copies
+/// has none.
 #[test]
 fn a_threads_time_for_a_read_is_outside_of_its_latency() {
     let slow = PlatformConfig { mirror_read_thread_ns: 50_000, ..PlatformConfig::default() };
@@ -324,8 +328,8 @@ fn a_threads_time_for_a_read_is_outside_of_its_latency() {
     assert_eq!(reads(&slow, Level::Raid0), reads(&PlatformConfig::default(), Level::Raid0));
 }
 
-/// Goal: the processor pays for each request to a member that the array sends. Method: a processor so slow that it alone decides; it needs as long for a
-/// client's request as for one to a member.
+/// Goal: the processor pays for each request to a member that the array sends. Method: a processor so slow that it alone decides;
+/// it needs as long for a client's request as for one to a member.
 #[test]
 fn the_processor_pays_for_what_the_array_sends() {
     const EACH_NS: f64 = 50_000.0;
@@ -440,8 +444,9 @@ fn a_strip_that_the_engine_does_not_know_is_refused() {
     assert!(refused.is_err_and(|error| error.contains("power of two")));
 }
 
-/// Goal: figures of a degraded array and of a rebuild are the engine's. Method: an idle rebuild of a mirror copies a drive as fast as the drive
-/// writes in order; a degraded RAID 5 reads all others for what the missing member held, which halves it at four members.
+/// Goal: figures of a degraded array and of a rebuild are the engine's. Method: an idle rebuild of a mirror copies a drive as
+/// fast as the drive writes in order; a degraded RAID 5 reads all others for what the missing member held, which halves it at
+/// four members.
 #[test]
 fn an_array_that_lacks_a_member_recovers_and_rebuilds() {
     let drive = profile::drive("s3500").expect("there is such a drive").config;
@@ -466,8 +471,9 @@ fn an_array_that_lacks_a_member_recovers_and_rebuilds() {
     near(degraded, optimal / 2.0, 0.05, "each drive that is left reads its own and, for the fourth, as much again");
 }
 
-/// Goal: planned figures of Stria's own arrays contain what its metadata cost. Method: pages that drives take for one written at random, with the
-/// metadata of `stria create` and without; the bitmap's bits are set once, the write log takes a record of each write on parity levels.
+/// Goal: planned figures of Stria's own arrays contain what its metadata cost. Method: pages that drives take for one written at
+/// random, with the metadata of `stria create` and without; the bitmap's bits are set once, the write log takes a record of each
+/// write on parity levels.
 #[test]
 fn the_write_log_is_written_and_nothing_else_for_long() {
     let host_pages = |level: Level, members: usize, metadata: bool| {

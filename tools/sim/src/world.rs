@@ -719,9 +719,10 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Reads all of an array that is served read-only, and then lets it be written to. What was read stays once a resync has ended: a
-    /// read-only array cannot make copies and parity consistent before it reads (R36), so no member is lost until then. Where they are
-    /// consistent, one is lost while the array is read-only, and superblocks name it once they may be written (R88).
+    /// Reads all of an array that is served read-only, and then lets it be written to. What was read stays once a resync has
+    /// ended: a read-only array cannot make copies and parity consistent before it reads (R36), so no member is lost until then.
+    /// Where they are consistent, one is lost while the array is read-only, and superblocks name it once they may be written
+    /// (R88).
     fn serve_read_only(&mut self) -> Outcome {
         if self.power.is_armed() {
             self.node().activate();

@@ -1,4 +1,5 @@
-//! Metadata updates, and the beginning and end of writes: what members' metadata says is durable before the data that relies on it.
+//! Metadata updates, and the beginning and end of writes: what members' metadata says is durable before the data that relies on
+//! it.
 
 use super::{BadCause, Core, lost};
 use crate::action::Action;
@@ -32,9 +33,9 @@ impl Core {
         self.recorded(self.metadata.wanted()).await;
     }
 
-    /// Waits until the superblock update of this number is durable, or cannot be written. In the second case nothing is acknowledged
-    /// (R70), and lanes must not wait for each other (R71): one answers for a member in sync only together with the others. On a
-    /// read-only array nothing is waited for (R88).
+    /// Waits until the superblock update of this number is durable, or cannot be written. In the second case nothing is
+    /// acknowledged (R70), and lanes must not wait for each other (R71): one answers for a member in sync only together with the
+    /// others. On a read-only array nothing is waited for (R88).
     pub async fn recorded(&self, number: u64) {
         self.metadata.durable_or(&self.ready, number, || self.metadata.is_refused() || !self.run.may_record()).await;
     }
@@ -51,7 +52,8 @@ impl Core {
         }
     }
 
-    /// Waits until the superblocks name every dropped member as failed (R6), or cannot be written, or the array is read-only (R88).
+    /// Waits until the superblocks name every dropped member as failed (R6), or cannot be written, or the array is read-only
+    /// (R88).
     pub async fn wait_for_ack_barrier(&self) {
         self.wait_for_ack_barrier_or(|| false).await;
     }
@@ -61,8 +63,8 @@ impl Core {
         self.metadata.barrier_or(&self.ready, || enough() || !self.run.may_record()).await;
     }
 
-    /// What a write or flush must say of drops, once it has waited for them: after a crash a dropped member would return as in sync.
-    /// `what`: the request, for the error.
+    /// What a write or flush must say of drops, once it has waited for them: after a crash a dropped member would return as in
+    /// sync. `what`: the request, for the error.
     ///
     /// # Errors
     /// Superblocks cannot be written (R70). Or lanes have together dropped more members than redundancy replaces: a flush of the
@@ -126,8 +128,8 @@ impl Core {
         is_recorded
     }
 
-    /// What a flush, and the end of a FUA write, must say of lists of bad blocks: after a crash one that is not durable could leave
-    /// written data unreadable. `what`: the request, for the error.
+    /// What a flush, and the end of a FUA write, must say of lists of bad blocks: after a crash one that is not durable could
+    /// leave written data unreadable. `what`: the request, for the error.
     ///
     /// # Errors
     /// The list of a member that the array cannot do without is not durable.
@@ -155,7 +157,8 @@ impl Core {
     /// Begins a write to `range` of the sync space: returns once superblocks say dirty and the bits are durable (R1, R2).
     ///
     /// # Errors
-    /// The superblocks cannot be written, or a member that the array cannot do without does not take the bits. The write has not begun.
+    /// The superblocks cannot be written, or a member that the array cannot do without does not take the bits. The write has not
+    /// begun.
     pub async fn write_begin(&self, range: &Range<SyncSector>) -> Result<(), IoError> {
         self.activity.begin_write();
         self.metadata.set_dirty(&self.ready);
@@ -198,8 +201,8 @@ impl Core {
         self.metadata.holds_acks()
     }
 
-    /// True if a write that all its members took may be acknowledged without a look at [`Core::drops_are_recorded`]: no drop waits
-    /// to become durable (R6), and lanes have not together dropped more members than redundancy replaces (R74).
+    /// True if a write that all its members took may be acknowledged without a look at [`Core::drops_are_recorded`]: no drop
+    /// waits to become durable (R6), and lanes have not together dropped more members than redundancy replaces (R74).
     pub fn may_acknowledge_at_once(&self) -> bool {
         !self.acks_are_held() && !self.members.borrow().have_failed()
     }

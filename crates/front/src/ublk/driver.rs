@@ -1,7 +1,7 @@
 //! Commands to the driver, which add, describe, take over and remove devices.
 //!
-//! A command may wait for I/O, or for ever when the driver has failed. Each runs on a thread of its own. The wait for it has a fixed limit,
-//! and lanes never wait.
+//! A command may wait for I/O, or for ever when the driver has failed. Each runs on a thread of its own. The wait for it has a
+//! fixed limit, and lanes never wait.
 
 use super::error::UblkError;
 use super::kernel;
@@ -26,7 +26,8 @@ pub(super) const IO_BYTES_MAX: u32 = 1 << 20;
 pub(super) const ZEROES_BYTES_MAX: u32 = 64 << 20;
 /// How long the driver may take for a command that waits for nothing.
 pub(super) const COMMAND_LIMIT: Duration = Duration::from_secs(10);
-/// How long a device may take to start, which includes reads of its partition table, and to stop, which includes its last requests.
+/// How long a device may take to start, which includes reads of its partition table, and to stop, which includes its last
+/// requests.
 pub(super) const START_LIMIT: Duration = Duration::from_secs(60);
 /// How long the kernel may take to notice that a server has died, and to take back its requests. It notices within 30 s; taking
 /// back waits for the kernel's own threads, which a busy machine may hold up for as long again. The device's users wait in any
@@ -65,8 +66,9 @@ pub(super) fn parameters(limits: &Limits, read_only: bool) -> Parameters {
     }
 }
 
-/// Why an array with the parameters `array` cannot serve a device with the parameters `device`, in words. Parameters that are not compared
-/// are advice, and change with the drives that are present. A discard that the array no longer has is answered as not supported.
+/// Why an array with the parameters `array` cannot serve a device with the parameters `device`, in words. Parameters that are not
+/// compared are advice, and change with the drives that are present. A discard that the array no longer has is answered as not
+/// supported.
 pub(super) fn difference(device: &Parameters, array: &Parameters) -> Option<String> {
     let bytes = |parameters: &Parameters| 1_u64 << parameters.logical_block_shift.min(63);
     if bytes(device) < bytes(array) {

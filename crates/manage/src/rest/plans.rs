@@ -1,7 +1,7 @@
 //! Plans: what an action would do, said before it is done.
 //!
-//! A plan is computed from the present state and offered with a token. When the token comes back, the plan is computed again. It is refused if
-//! anything has changed that it says or depends on: what was confirmed is what is done.
+//! A plan is computed from the present state and offered with a token. When the token comes back, the plan is computed again. It
+//! is refused if anything has changed that it says or depends on: what was confirmed is what is done.
 
 use super::auth::{Caller, secret, sha256, sha256_of};
 use super::drives;
@@ -919,7 +919,8 @@ fn candidate(machine: &Machine, entry: &ArrayEntry, view: &ArrayView, drive: &Pa
     page.error.clone().map_or(Ok(page), |error| Err(refused(error)))
 }
 
-/// The pages of drives that a user has named. Only drives that the daemon lists may be written to: its power must not reach other files.
+/// The pages of drives that a user has named. Only drives that the daemon lists may be written to: its power must not reach other
+/// files.
 fn chosen_drives(machine: &Machine, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiError> {
     if paths.is_empty() {
         return Err(invalid("no drive is named"));

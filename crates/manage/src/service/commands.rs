@@ -84,7 +84,8 @@ impl Service {
             self.done(sequence, self.joined(&served, &message, &path))
         };
         if let Some(failed) = failed_here(&report, &path) {
-            // It leaves only once the drive at its path may join. If that is the same drive, it is still open here, and opens anew only afterwards.
+            // It leaves only once the drive at its path may join. If that is the same drive, it is still open here, and opens
+            // anew only afterwards.
             let drive = look_confirmed(&served, &path, confirmed.as_deref())?;
             let is_another = !failed.contains(&drive.identity());
             served.lanes.may_add(drive, span.clone(), may_overwrite, return_only)?;
@@ -187,7 +188,8 @@ impl Service {
         self.done(sequence, format!("speed bounds of \"{name}\" are set{lost}"))
     }
 
-    /// Trims a range: it reads as zeros afterwards. It ends early once `is_cancelled` says so, which is asked between parts of 1 GiB.
+    /// Trims a range: it reads as zeros afterwards. It ends early once `is_cancelled` says so, which is asked between parts of 1
+    /// GiB.
     pub fn trim(&self, name: &str, request: &TrimRequest, is_cancelled: impl Fn() -> bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let remote = served.lanes.remote();

@@ -208,7 +208,8 @@ fn is_same(known: &Path, path: &Path) -> bool {
     known == path || real(path) == real(known)
 }
 
-/// The drives at this path that are failed members of the array or of a span; `None`: there is none, or the path has another entry there too.
+/// The drives at this path that are failed members of the array or of a span; `None`: there is none, or the path has another
+/// entry there too.
 pub fn failed_here(array: &ArrayReport, path: &Path) -> Option<Vec<Identity>> {
     let here = |array: &ArrayReport| {
         let here = array.members.iter().zip(&array.status.members).filter_map(|(member, status)| match member {

@@ -1,7 +1,8 @@
 //! `set`: settings of a served array.
 //!
-//! The write policy and the drives' caches change at once. Settings in the metadata, and read-only, change while the array does not run: it is
-//! stopped, changed, and started again in the same place. Users of its block device and of its disks wait; NBD clients connect again.
+//! The write policy and the drives' caches change at once. Settings in the metadata, and read-only, change while the array does
+//! not run: it is stopped, changed, and started again in the same place. Users of its block device and of its disks wait; NBD
+//! clients connect again.
 
 use super::caches::{drives_in_use, set_caches};
 use super::served::lock;
@@ -94,8 +95,8 @@ impl Service {
         Ok(Ahead { drives, changes, read_only, needs_pause, is_another_device })
     }
 
-    /// Refuses a pause that clients would not outlive. `force` allows it, but not if the block device is in use and has to become another: the
-    /// kernel keeps it as it is for its users, so the array could not start as it is wanted.
+    /// Refuses a pause that clients would not outlive. `force` allows it, but not if the block device is in use and has to become
+    /// another: the kernel keeps it as it is for its users, so the array could not start as it is wanted.
     fn refuse_users(&self, served: &Served, is_another_device: bool, force: bool) -> Result<(), ApiError> {
         if is_another_device && let Some(block) = &*lock(&served.block) {
             let (path, users) = (block.path(), block.users());
@@ -125,8 +126,8 @@ impl Service {
         }
     }
 
-    /// Stops an array, changes its metadata, and starts it again in the same place. If the stop or the change fails, it is started as it
-    /// was; if that fails as well, the keeper tries again.
+    /// Stops an array, changes its metadata, and starts it again in the same place. If the stop or the change fails, it is
+    /// started as it was; if that fails as well, the keeper tries again.
     fn pause_for(
         &self,
         served: &Arc<Served>,
@@ -200,8 +201,8 @@ impl Service {
         self.find(name)
     }
 
-    /// Those of `drives` with which a stopped array starts. The stop may have failed one, and one may hang or be gone: named, it would prevent
-    /// the change and the start.
+    /// Those of `drives` with which a stopped array starts. The stop may have failed one, and one may hang or be gone: named, it
+    /// would prevent the change and the start.
     fn drives_left(&self, served: &Served, drives: &[PathBuf]) -> Vec<PathBuf> {
         let options = OpenOptions { nested: served.options.nested, ..OpenOptions::default() };
         let Ok((found, refused)) = find_readable(drives, options) else { return drives.to_vec() };

@@ -12,8 +12,8 @@ use stria_front::Closing;
 
 /// The time that a stop waits for clients to leave before it is refused, the same as mdadm's.
 const CLIENTS_LEAVE: Duration = Duration::from_secs(1);
-/// When everything stops, an array is given up once one of its lanes has stood still for this time: longer than a stop waits for drives (10 s),
-/// and shorter than systemd waits for the process.
+/// When everything stops, an array is given up once one of its lanes has stood still for this time: longer than a stop waits for
+/// drives (10 s), and shorter than systemd waits for the process.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
 
 impl Service {
@@ -48,15 +48,16 @@ impl Service {
         self.done(sequence, format!("{what} stopped; the daemon goes on"))
     }
 
-    /// Stops everything; then the process ends. A stop that is refused changes nothing, so clients are looked for before the sockets
-    /// close. A client that connects between the two is disconnected like any other client of an array that stops. `closing`: whether
-    /// clients may hope for another process that serves the same.
+    /// Stops everything; then the process ends. A stop that is refused changes nothing, so clients are looked for before the
+    /// sockets close. A client that connects between the two is disconnected like any other client of an array that stops.
+    /// `closing`: whether clients may hope for another process that serves the same.
     pub fn stop_all(self: &Arc<Self>, force: bool, closing: Closing) -> Result<Done, ApiError> {
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
         self.close();
         let mut outcome = self.stop_each(&all, closing, force);
-        // Some arrays were stopping already, or are started again after a change: the process must not end before they have stopped.
+        // Some arrays were stopping already, or are started again after a change: the process must not end before they have
+        // stopped.
         let is_left = |served: &Arc<Served>| !served.is_given_up.load(Ordering::SeqCst);
         while self.all().iter().any(is_left) || !lock(&self.pausing).is_empty() {
             let mut left = self.all();
@@ -70,8 +71,8 @@ impl Service {
         self.done(sequence, format!("{} stopped", names.join(", ")))
     }
 
-    /// Stops arrays, each on a thread of its own: one whose lane hangs must not keep the others from being stopped cleanly. It is given up after
-    /// a time, and is then as after a power cut.
+    /// Stops arrays, each on a thread of its own: one whose lane hangs must not keep the others from being stopped cleanly. It is
+    /// given up after a time, and is then as after a power cut.
     fn stop_each(self: &Arc<Self>, arrays: &[Arc<Served>], closing: Closing, force: bool) -> Result<(), ApiError> {
         let stop = |served: &Arc<Served>| {
             let (service, stopped) = (Arc::clone(self), Arc::clone(served));
@@ -132,8 +133,8 @@ impl Service {
         Ok(())
     }
 
-    /// Removes the export, waits for the end of requests, marks the members clean, and ends the lanes. `force`: even if the block device
-    /// has users.
+    /// Removes the export, waits for the end of requests, marks the members clean, and ends the lanes. `force`: even if the block
+    /// device has users.
     pub(super) fn stop_served(&self, served: &Arc<Served>, closing: Closing, force: bool) -> Result<(), ApiError> {
         Self::claim_stop(served)?;
         self.stop_claimed(served, closing, force)
@@ -171,8 +172,9 @@ impl Service {
     }
 }
 
-/// How a command that stops an array disconnects its clients. With `--force` neither they nor the array wait long for a drive that is silent. A
-/// signal that ends the process is no such command: a slow drive must not lose its slot because the machine is shut down.
+/// How a command that stops an array disconnects its clients. With `--force` neither they nor the array wait long for a drive
+/// that is silent. A signal that ends the process is no such command: a slow drive must not lose its slot because the machine is
+/// shut down.
 fn closing(force: bool) -> Closing {
     if force { Closing::Hurried } else { Closing::Shutdown }
 }

@@ -38,7 +38,8 @@ const LOOK_STEPS: u32 = 16;
 const REBUILD_BYTES_PER_S_MIN: u64 = 20 << 20;
 /// 1.25: speeds of a rebuild beside clients that differ by less count as one; the engine's own steps are as large.
 const SPEEDS_ALIKE: f64 = 1.25;
-/// 64 MiB: what a rebuild must fill in a run so that its speed can be told; the engine has 32 windows of 128 KiB under way at most.
+/// 64 MiB: what a rebuild must fill in a run so that its speed can be told; the engine has 32 windows of 128 KiB under way at
+/// most.
 const RESOLVED_BYTES: f64 = (64 << 20) as f64;
 /// 16: a run that is to show a rebuild's speed has so many times the usual requests at most.
 const LONGER_MAX: f64 = 16.0;
@@ -47,8 +48,9 @@ const REBUILD_NS_MAX: Nanos = 4_000_000_000;
 /// 60,000: the most requests before measuring.
 const WARM_UP_MAX: u64 = 60_000;
 
-/// 16 GiB: where clients write on SSDs, if the array has a write-intent bitmap. In a trial of a fraction of a second its bits are set once and
-/// stay, as they do in the long run where clients write again and again; over the whole array each write would set another.
+/// 16 GiB: where clients write on SSDs, if the array has a write-intent bitmap. In a trial of a fraction of a second its bits are
+/// set once and stay, as they do in the long run where clients write again and again; over the whole array each write would set
+/// another.
 const REGION_BYTES: u64 = 16 << 30;
 /// 2,000: writes that reach nearly every chunk of the region, with chunks of 64 MiB.
 const REGION_WRITES: f64 = 2_000.0;
@@ -142,8 +144,8 @@ pub struct Trial {
 }
 
 /// The drive, with a buffer of one program for each die: in the long run the size of the buffer does not matter, and a small one
-/// is full sooner. Fewer of its pages are tracked for the same reason. Clients read what they wrote, so every read takes the flash, whatever the
-/// state of the drive.
+/// is full sooner. Fewer of its pages are tracked for the same reason. Clients read what they wrote, so every read takes the
+/// flash, whatever the state of the drive.
 fn drive(wish: &Wish) -> DriveConfig {
     match wish.drive.config.config.clone() {
         DriveConfig::Ssd(config) => {
@@ -363,8 +365,9 @@ pub fn completed(wish: &Wish, mut trial: Trial, single: &[PartFigures]) -> Trial
     trial
 }
 
-/// Bytes that drives, or one of them, take in for each byte of clients, over all loads. The purpose says how much of a single drive's time each load takes, so what a
-/// load writes is what it writes on a single drive; the array writes as much, sooner or later.
+/// Bytes that drives, or one of them, take in for each byte of clients, over all loads. The purpose says how much of a single
+/// drive's time each load takes, so what a load writes is what it writes on a single drive; the array writes as much, sooner or
+/// later.
 fn share_of(
     parts: &[Part],
     array: &[PartFigures],
@@ -381,8 +384,8 @@ fn share_of(
     (written > 0.0 && taken > 0.0).then(|| taken / written)
 }
 
-/// The speed at which the engine fills a spare while clients are idle. On a disk it falls from the first sector to the last: the mean time of a byte by
-/// Simpson's rule over three places, which is exact to 0.1 % for an inner zone of half the speed.
+/// The speed at which the engine fills a spare while clients are idle. On a disk it falls from the first sector to the last: the
+/// mean time of a byte by Simpson's rule over three places, which is exact to 0.1 % for an inner zone of half the speed.
 fn idle_rebuild_bytes_per_s(wish: &Wish, candidate: &Candidate) -> Option<f64> {
     let at = |drive: DriveConfig| rebuild_bytes_per_s(&mut lacking(wish, candidate, Condition::Rebuilding, drive));
     match drive(wish) {
@@ -394,7 +397,8 @@ fn idle_rebuild_bytes_per_s(wish: &Wish, candidate: &Candidate) -> Option<f64> {
     }
 }
 
-/// A rebuild beside the loads of the purpose, each for the time that it takes on the array meanwhile. `idle_hours`: the time without them.
+/// A rebuild beside the loads of the purpose, each for the time that it takes on the array meanwhile. `idle_hours`: the time
+/// without them.
 fn busy_rebuild(wish: &Wish, candidate: &Candidate, single: &[PartFigures], idle_hours: f64) -> BusyRebuild {
     let found: Vec<(PartFigures, f64)> = wish.purpose.parts.iter().map(|part| beside(wish, candidate, part)).collect();
     let (mut time, mut filled) = (0.0, 0.0);
@@ -408,8 +412,9 @@ fn busy_rebuild(wish: &Wish, candidate: &Candidate, single: &[PartFigures], idle
     BusyRebuild { hours: (bytes * time / filled / 3600.0).max(idle_hours), speed: speed(wish, &parts, single), parts }
 }
 
-/// A load beside a rebuild, and the rebuild's bytes a second. The engine looks for the speed at which 99 of 100 requests keep the latency target, from a
-/// lower bound on, in steps of 100 ms. Here a rebuild is held to a speed for each run instead, and the speed is found by halving.
+/// A load beside a rebuild, and the rebuild's bytes a second. The engine looks for the speed at which 99 of 100 requests keep the
+/// latency target, from a lower bound on, in steps of 100 ms. Here a rebuild is held to a speed for each run instead, and the
+/// speed is found by halving.
 fn beside(wish: &Wish, candidate: &Candidate, part: &Part) -> (PartFigures, f64) {
     let target = LatencyTarget::usual(wish.drive.config.config.is_rotational());
     let at = |held: u64, requests: u64| {
@@ -426,7 +431,8 @@ fn beside(wish: &Wish, candidate: &Candidate, part: &Part) -> (PartFigures, f64)
         let requests = (outcome.reads.count() + outcome.writes.count()) as f64;
         let share = (late(&outcome.reads) + late(&outcome.writes)) as f64 / requests;
         let keeps = share <= 1.0 - f64::from(target.percentile) / f64::from(LatencyTarget::ALL);
-        // In a short run a slow rebuild fills few windows, which say little of its speed; on disks, which may be too slow for it, runs are long.
+        // In a short run a slow rebuild fills few windows, which say little of its speed; on disks, which may be too slow for it,
+        // runs are long.
         let (seconds, held) = (end.max(1) as f64 / 1e9, held as f64);
         let rate = if held * seconds < RESOLVED_BYTES { held } else { filled / seconds };
         Beside { figures, rate, filled, keeps }
@@ -506,7 +512,8 @@ mod tests {
         }
     }
 
-    /// A purpose is an amount of work. Wear was weighted by the array's rates, so that a load that the array speeds up counted more often than it comes.
+    /// A purpose is an amount of work. Wear was weighted by the array's rates, so that a load that the array speeds up counted
+    /// more often than it comes.
     #[test]
     fn wear_does_not_depend_on_how_fast_the_array_is() {
         let part =
@@ -544,7 +551,8 @@ mod tests {
         (wish, Candidate { level, members: 4, spares: 0, strip_kib: 64 })
     }
 
-    /// A machine that takes twenty times as long has no latency to spare for a rebuild; the target was judged on the model's own latencies.
+    /// A machine that takes twenty times as long has no latency to spare for a rebuild; the target was judged on the model's own
+    /// latencies.
     #[test]
     fn a_rebuild_leaves_clients_the_latency_that_the_machine_has() {
         let (mut wish, candidate) =
@@ -558,8 +566,8 @@ mod tests {
         assert!(fast > 10.0 * slow && slow <= 1.05 * REBUILD_BYTES_PER_S_MIN as f64, "{fast:.3e} and {slow:.3e}");
     }
 
-    /// Goal: the speed of a rebuild beside clients is the engine's. Method: the engine looks for it by itself for some virtual seconds, of which the last quarter is
-    /// measured.
+    /// Goal: the speed of a rebuild beside clients is the engine's. Method: the engine looks for it by itself for some virtual
+    /// seconds, of which the last quarter is measured.
     #[test]
     fn a_rebuild_beside_clients_has_the_speed_that_the_engine_settles_on() {
         for (reads, depth, seconds) in [(1.0, 1, 3.0), (0.9, 16, 3.0), (0.7, 64, 0.3)] {

@@ -49,8 +49,8 @@ impl Wear {
 mod tests {
     use super::*;
 
-    /// Eight drives of 1,380 TB in RAID 10: 0.756 TB a day and drive for five years of 365 days (data sheet of the P4500), half of it for each
-    /// byte of a client.
+    /// Eight drives of 1,380 TB in RAID 10: 0.756 TB a day and drive for five years of 365 days (data sheet of the P4500), half
+    /// of it for each byte of a client.
     #[test]
     fn a_rating_lasts_as_long_as_the_data_sheet_says() {
         let wear = Wear::of(2.0, 2.0 / 8.0, 1380.0, 1.0, Some(3.02));

@@ -177,7 +177,8 @@ impl Wish {
         Some(format!("--written-a-day has no answer, as {cause}: leave it out"))
     }
 
-    /// The least number of drives of which an array survives the failures that are asked for, and the most failures that any array survives.
+    /// The least number of drives of which an array survives the failures that are asked for, and the most failures that any
+    /// array survives.
     pub fn survivable(&self) -> (Option<usize>, usize) {
         let survives = |count: usize| {
             let found = Self { counts: count..=count, ..self.clone() }.candidates().unwrap_or_default();
@@ -293,7 +294,8 @@ impl Wish {
             let plain =
                 [Level::Single, Level::Raid0, Level::Raid1, Level::Raid10, Level::Raid5 { spans: 1 }, Level::Raid6 { spans: 1 }];
             for level in plain.into_iter().chain(nested) {
-                // A RAID 0 has more than one drive, spares are of no use without redundancy, and `what-if` answers for rare arrays.
+                // A RAID 0 has more than one drive, spares are of no use without redundancy, and `what-if` answers for rare
+                // arrays.
                 let useless = (level == Level::Raid0 && members == 1)
                     || (!level.is_redundant() && self.spares > 0)
                     || level.instead_of_rare(members).is_some()

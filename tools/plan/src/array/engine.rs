@@ -1,8 +1,8 @@
 //! An array as Stria makes it: the engine that serves drives, over modelled ones, in virtual time.
 //!
 //! The engine is bound to the members by its own driver, as everywhere. RAID 50 and 60 are a RAID 0 of arrays. Members keep no
-//! data: all is zeros, so parity agrees. The array has the metadata, bitmap and log that `stria create` gives it, or none: a controller
-//! keeps its own elsewhere. It is optimal, or its first member is missing ([`Condition`]).
+//! data: all is zeros, so parity agrees. The array has the metadata, bitmap and log that `stria create` gives it, or none: a
+//! controller keeps its own elsewhere. It is optimal, or its first member is missing ([`Condition`]).
 
 use super::{Layout, Level};
 use crate::backplane::{Backplane, DriveConfig};
@@ -81,8 +81,8 @@ impl Shared {
     }
 }
 
-/// A span of RAID 50 or 60. The array above polls all spans whenever one member has answered; a span passes on only polls at which
-/// something is due for it.
+/// A span of RAID 50 or 60. The array above polls all spans whenever one member has answered; a span passes on only polls at
+/// which something is due for it.
 struct Span {
     device: Box<dyn BlockDevice>,
     shared: Rc<Shared>,
@@ -159,7 +159,8 @@ pub struct EngineArray {
 }
 
 impl EngineArray {
-    /// An array over all drives of a backplane, which were made from `drives`, with what the platform adds: metadata and hedged reads.
+    /// An array over all drives of a backplane, which were made from `drives`, with what the platform adds: metadata and hedged
+    /// reads.
     ///
     /// # Errors
     /// In words, if there is no such array.

@@ -1,16 +1,17 @@
-//! Expected loss of data by simulation: drives that fail, repairs of each, sectors that become unreadable, and scrubs that find them.
+//! Expected loss of data by simulation: drives that fail, repairs of each, sectors that become unreadable, and scrubs that find
+//! them.
 //!
-//! One history follows a group of drives from a first failure until nothing is missing any more, or too much. Loss is rare, so a history does
-//! not wait for it:
+//! One history follows a group of drives from a first failure until nothing is missing any more, or too much. Loss is rare, so a
+//! history does not wait for it:
 //!
 //! - Time before the first failure is not simulated: groups have one at the rate n l.
-//! - While a drive is missing, another fails with probability 1/2 at least, and the history counts by the ratio of the probabilities ("failure
-//!   biasing": E. Lewis, F. Boehm, "Monte Carlo simulation of Markov unreliability models", 1984).
+//! - While a drive is missing, another fails with probability 1/2 at least, and the history counts by the ratio of the
+//!   probabilities ("failure biasing": E. Lewis, F. Boehm, "Monte Carlo simulation of Markov unreliability models", 1984).
 //! - Of sectors the expectation is taken, given when drives failed and when they were scrubbed.
 //!
-//! Sectors become unreadable as a drive is used: its unreadable bits of bits read, times [`READ_BYTES_PER_HOUR`]. They are lost where as many
-//! drives are missing as the group survives. A scrub rewrites what it finds. J. Elerath, M. Pecht, "Enhanced reliability modeling of RAID
-//! storage systems", 2007. NOMDL: K. Greenan, J. Plank, J. Wylie, "Mean time to meaningless", 2010.
+//! Sectors become unreadable as a drive is used: its unreadable bits of bits read, times [`READ_BYTES_PER_HOUR`]. They are lost
+//! where as many drives are missing as the group survives. A scrub rewrites what it finds. J. Elerath, M. Pecht, "Enhanced
+//! reliability modeling of RAID storage systems", 2007. NOMDL: K. Greenan, J. Plank, J. Wylie, "Mean time to meaningless", 2010.
 
 use super::{Frailty, Groups, HOURS_PER_YEAR, groups};
 use crate::array::Level;
@@ -231,8 +232,8 @@ mod tests {
         }
     }
 
-    /// Two parities: the law repairs one drive after the other; here each is repaired from its own failure on, which halves the window
-    /// of the third failure.
+    /// Two parities: the law repairs one drive after the other; here each is repaired from its own failure on, which halves the
+    /// window of the third failure.
     #[test]
     fn three_failures_come_half_as_often_as_with_one_repair_at_a_time() {
         for repair in [Repair::Fixed { hours: 10.0 }, Repair::Exponential { mean_hours: 10.0 }] {

@@ -15,7 +15,8 @@ const CACHE_BYTES: u64 = 64 << 20;
 const STRIP_KIB: u64 = 256;
 /// The publication's drives.
 const MEMBERS_MAX: usize = 24;
-/// Half: an array scales as long as further drives add at least so much of what drives that scale would. Source: where a curve turns from rising to level.
+/// Half: an array scales as long as further drives add at least so much of what drives that scale would. Source: where a curve
+/// turns from rising to level.
 const SCALES: f64 = 0.5;
 
 const RAID5: Level = Level::Raid5 { spans: 1 };

@@ -64,7 +64,8 @@ pub fn endurance(published: &Published) -> Result<Case, Box<dyn std::error::Erro
     Ok(case)
 }
 
-/// Pages that a drive with 7 % of spare area programs for each page that is written, at random over a used drive or in order over a fresh one.
+/// Pages that a drive with 7 % of spare area programs for each page that is written, at random over a used drive or in order over
+/// a fresh one.
 fn amplification(random: bool) -> f64 {
     let pages = u64::from(TRACKED_BLOCK_PAGES) << 7;
     let mut map = SampledMap::new(pages, 0.07, TRACKED_BLOCK_PAGES, Policy::Greedy, pages);
