@@ -1707,6 +1707,8 @@ test("an array is made in three steps, each with what it gives", async () => {
   await on(
     "empty",
     async (page, server) => {
+      // `all` waits for none.
+      await page.getByRole("checkbox").nth(4).waitFor();
       for (const box of await page.getByRole("checkbox").all()) await box.check();
       await page.getByRole("button", { name: "Next" }).click();
       await page.getByText("How shall 5 drives keep data?").waitFor();

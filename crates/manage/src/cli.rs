@@ -707,7 +707,7 @@ pub struct Locate {
 pub struct Stop {
     /// One array; by default all arrays of the running serve.
     pub name: Option<String>,
-    /// Disconnect clients, and wait two seconds at most for a drive that does not answer.
+    /// Disconnect clients, and wait five seconds at most for a drive that does not answer.
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]

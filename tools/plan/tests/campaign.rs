@@ -121,7 +121,7 @@ fn a_changed_profile_is_another_job() {
     let [drive, platform] = ["mine.toml", "host.toml"].map(|name| folder.join(name).to_str().expect("text").to_owned());
     let job = format!("advise --drives '4x{drive}' --platform '{platform}' --purpose vm --requests 1000 --strip 64K\n");
     std::fs::write(folder.join("jobs.txt"), job).expect("a file");
-    let slower = text("drives/s3500.toml").replace("read_ns = [143_000,", "read_ns = [543_000,");
+    let slower = text("drives/s3500.toml").replace("read_ns = [143_000,", "read_ns = [1_543_000,");
     let dear = text("platforms/stria.toml").replace("serial_ns = [980,", "serial_ns = [98_000,");
     let mut speeds = Vec::new();
     for (own_drive, own_platform) in [
