@@ -380,7 +380,6 @@ fn looks_at_a_loop_device_over_a_file_that_hangs_leave_one_thread() {
     below.ended_well();
 }
 
-/// The array can do nothing without the drive. `stop` says so and ends.
 /// Before that, the array was stopped without the drive, and did not start again for it.
 #[test]
 fn a_pause_goes_on_without_a_drive_that_hangs() {
@@ -414,6 +413,7 @@ fn a_pause_goes_on_without_a_drive_that_hangs() {
     below.ended_well();
 }
 
+/// The array can do nothing without the drive. `stop` says so and ends.
 #[test]
 fn stop_of_an_array_without_redundancy_does_not_wait_for_ever() {
     let (under, place) = (Place::new(), Place::new());

@@ -1,8 +1,8 @@
 //! The pool of spares: blank drives of the configuration that any array of the daemon may take.
 //!
 //! A drive of the pool carries nothing. It belongs to an array once the array's metadata are on it, and to the pool again once it
-//! was wiped. So nothing else records who has it, and a crash in the middle leaves it on one side or the other: a blank drive is
-//! in the pool, and a drive that is prepared and did not join is found as a spare of its array at the next start.
+//! was wiped. So there is no other record of its owner, and a crash in the middle leaves it on one side or the other: a blank
+//! drive is in the pool, and a drive that is prepared and did not join is found as a spare of its array at the next start.
 
 use super::mark::Mark;
 use crate::api::{AddRequest, ArrayView, HealthView, MemberView};

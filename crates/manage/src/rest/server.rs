@@ -1,7 +1,7 @@
 //! The server of the API: sockets, connections within bounds, who may ask what, and the answers.
 //!
-//! Its threads are its own and of low priority: requests of clients of arrays come first. What may block, and who calls may ask a
-//! directory on the network, runs on further threads, of which there are [`BLOCKING_MAX`] at most.
+//! Its threads are its own and of low priority: requests of clients of arrays come first. What may block runs on further threads,
+//! of which there are [`BLOCKING_MAX`] at most; so does the look for a caller's groups, which may ask a directory on the network.
 //!
 //! Browsers are kept honest: a request on the unix socket must name this machine (no DNS rebinding), one that changes something
 //! must come from the page itself (no request forgery), and no answer may be framed, stored or run scripts of others.
@@ -50,8 +50,8 @@ use tokio::task::AbortHandle;
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-/// Connections at a time on the unix socket, and as many by TLS. Another one takes the place of the oldest that has not shown who
-/// it is.
+/// Connections at a time on the unix socket, and as many by TLS. A further one takes the place of the oldest that
+/// has not identified itself.
 const CONNECTIONS_MAX: usize = 64;
 /// Those of them that one address may have, or one network where addresses are of 128 bits.
 const CONNECTIONS_OF_ONE_MAX: usize = 16;
