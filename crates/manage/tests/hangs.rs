@@ -47,6 +47,20 @@ fn holds(client: &mut Client, byte: u8) {
     assert!(read.iter().all(|&found| found == byte), "all that was written and flushed is there");
 }
 
+/// Lets the drive hang under a write of a client, until the server has seen that. Returns what tells the end of the client.
+fn hang_under_a_write(hanging: &Hanging, place: &Place, serve: &support::Serve, slow: &str) -> std::sync::mpsc::Receiver<()> {
+    hanging.signal("-STOP");
+    let mut client = serve.client("tank");
+    let writer = beside(move || {
+        let _ = client.send_writes(&[(0, vec![1; 65536])]);
+        let _ = client.reply();
+    });
+    place.wait_for("tank", "the drive to be seen to hang", |status| {
+        members(status).iter().any(|member| member["path"] == *slow && member["waiting_ms"].as_u64().unwrap_or(0) > 500)
+    });
+    writer
+}
+
 /// Runs `work` on a thread of its own, and reports its end.
 fn beside(work: impl FnOnce() + Send + 'static) -> std::sync::mpsc::Receiver<()> {
     let (done, ended) = channel();
@@ -391,15 +405,7 @@ fn a_pause_goes_on_without_a_drive_that_hangs() {
     place.ok(&[&["create", "tank", "--level", "5", "--assume-clean"], &drives[..]].concat());
     let serve = place.serve(&drives);
     write(&mut serve.client("tank"), 1);
-    hanging.signal("-STOP");
-    let mut client = serve.client("tank");
-    let writer = beside(move || {
-        let _ = client.send_writes(&[(0, vec![1; 65536])]);
-        let _ = client.reply();
-    });
-    place.wait_for("tank", "the drive to be seen to hang", |status| {
-        members(status).iter().any(|member| member["path"] == *slow && member["waiting_ms"].as_u64().unwrap_or(0) > 500)
-    });
+    let writer = hang_under_a_write(&hanging, &place, &serve, &slow);
     place.ok(&["set", "tank", "--read-only", "on", "--force"]);
     assert_eq!(place.status("tank")["health"], "degraded");
     holds(&mut serve.client("tank"), 1);
@@ -446,15 +452,7 @@ fn a_forced_stop_soon_goes_on_without_a_drive_that_hangs() {
     place.ok(&[&["create", "tank", "--level", "5", "--assume-clean"], &drives[..]].concat());
     let serve = place.serve(&drives);
     write(&mut serve.client("tank"), 1);
-    hanging.signal("-STOP");
-    let mut client = serve.client("tank");
-    let writer = beside(move || {
-        let _ = client.send_writes(&[(0, vec![1; 65536])]);
-        let _ = client.reply();
-    });
-    place.wait_for("tank", "the drive to be seen to hang", |status| {
-        members(status).iter().any(|member| member["path"] == *slow && member["waiting_ms"].as_u64().unwrap_or(0) > 500)
-    });
+    let writer = hang_under_a_write(&hanging, &place, &serve, &slow);
     let since = Instant::now();
     place.ok(&["stop", "tank", "--force"]);
     let took = since.elapsed();
