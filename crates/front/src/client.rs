@@ -63,7 +63,10 @@ impl Connection {
         };
         // Set before the first turn, so that a stop is either seen by that turn or finds the device to stir.
         self.lane_device.get_or_init(|| Arc::downgrade(&device));
-        Ok(device.take_in(Box::new(transmission)).or_else(|client| apart::live(client, device, &self.wake))?)
+        Ok(device.take_in(Box::new(transmission)).or_else(|client| {
+            self.is_apart.store(true, Ordering::Relaxed);
+            apart::live(client, device, &self.wake)
+        })?)
     }
 
     fn log_end(&self, shared: &Shared, ended: Result<(), End>) {
@@ -194,6 +197,7 @@ impl Transmission {
         self.heed_stop(now);
         let progress = self.move_bytes(ended)?;
         let Self { link, session, entry: Entry { connection, shared }, .. } = self;
+        session.set_grouped(!connection.is_apart.load(Ordering::Relaxed));
         session.parse(requests)?;
         session.share_memory();
         if session.begins_queue() {

@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     pub wake: Arc<Wake>,
     /// The device on whose thread the client runs.
     pub lane_device: OnceLock<Weak<dyn RemoteDevice>>,
+    /// It has a thread of its own, as its device takes no on-lane clients.
+    pub is_apart: AtomicBool,
     stop: AtomicBool,
     is_shutdown: AtomicBool,
     is_hurried: AtomicBool,
@@ -84,6 +86,7 @@ impl Connection {
             evicted: OnceLock::new(),
             wake: Arc::new(Wake::new()?),
             lane_device: OnceLock::new(),
+            is_apart: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             is_shutdown: AtomicBool::new(false),
             is_hurried: AtomicBool::new(false),

@@ -63,6 +63,7 @@ pub fn run(choices: &[u8]) -> Outcome {
     assert!(refusal.is_none(), "a client that was refused has agreed");
     let structured = agreement.structured;
     let mut session = Session::new(agreement, caps, budget.lease(128 << 10), &input[taken..given]);
+    session.set_grouped(structured);
     let mut client = Client { input: &input[given..], received: Vec::new(), replies: 0, structured };
     let limits = Limits { discard_granularity_bytes: 512, ..Limits::plain(size_bytes / 512) };
     let mut device = RamDevice::with_limits(limits);

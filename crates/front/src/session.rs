@@ -37,6 +37,11 @@ const LARGE_PAYLOAD_BYTES: usize = 32 << 10;
 /// 128 KiB: a read or write of this size or more goes to the device before the next request is parsed. If the device answers at
 /// once, its buffer then serves the next one too, while it is still in the processor's cache.
 const ALONE_BYTES: usize = 128 << 10;
+/// Of many requests that arrive at once, 4 go to the device first, and then twice as many each time, up to 16. Replies to a group
+/// leave before the next group is served. The client sends its next requests meanwhile, where it would otherwise sleep until all
+/// replies are there (docs/TRIED.md).
+const FIRST_GROUP: usize = 4;
+const GROUP_MAX: usize = 16;
 /// 4 KiB: what is received behind a large payload; most often the next header, and little to copy.
 const STAGING_BEHIND_LARGE_BYTES: usize = 4 << 10;
 
@@ -103,6 +108,10 @@ pub struct Session {
     blocked: bool,
     /// The next request must wait until the device has the requests parsed so far.
     paused: bool,
+    /// Requests go to the device in groups.
+    is_grouped: bool,
+    /// The size of the present group.
+    group: usize,
     ended: bool,
     /// The device does not come back: requests are refused.
     shut_down: bool,
@@ -136,11 +145,18 @@ impl Session {
             bytes_in_flight: 0,
             blocked: false,
             paused: false,
+            is_grouped: false,
+            group: usize::MAX,
             ended: false,
             shut_down: false,
             counters: Counters::default(),
             moved_bytes: 0,
         }
+    }
+
+    /// Whether requests go to the device in groups: where the device answers small requests on the thread that parses them.
+    pub fn set_grouped(&mut self, is_grouped: bool) {
+        self.is_grouped = is_grouped;
     }
 
     /// True if bytes from the client can be used now.
@@ -203,6 +219,11 @@ impl Session {
     /// # Errors
     /// [`Broken`] if the client violates the protocol.
     pub fn parse(&mut self, requests: &mut Vec<Request>) -> Result<(), Broken> {
+        self.group = match (self.is_grouped, self.paused) {
+            (false, _) => usize::MAX,
+            (true, false) => FIRST_GROUP,
+            (true, true) => (2 * self.group).min(GROUP_MAX),
+        };
         (self.blocked, self.paused) = (false, false);
         loop {
             if self.skip_bytes > 0 {
@@ -228,6 +249,7 @@ impl Session {
                 let operation = Operation::Write { from: smallvec![buffer.freeze()], fua };
                 requests.push(self.submit(slot, operation));
             }
+            self.paused |= requests.len() >= self.group && self.start < self.end;
             if self.paused || self.ended {
                 return Ok(());
             }

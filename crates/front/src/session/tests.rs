@@ -29,7 +29,10 @@ fn facts() -> Facts {
 
 fn session_of(facts: Facts, structured: bool, caps: Caps) -> Session {
     let lease = Budget::new(0).lease(usize::MAX / 2);
-    Session::new(Agreement { facts: Arc::new(facts), structured, allocation: structured }, caps, lease, &[])
+    let mut session = Session::new(Agreement { facts: Arc::new(facts), structured, allocation: structured }, caps, lease, &[]);
+    // Every test of both kinds of replies tries both.
+    session.set_grouped(structured);
+    session
 }
 
 const CAPS: Caps = Caps { requests_max: 4, bytes_max: 48 << 10 };
@@ -110,6 +113,30 @@ impl Bench {
                 return Ok(());
             }
             self.turn(take);
+        }
+    }
+}
+
+/// Of 30 requests that arrive at once the first group is small, and replies to a group can be sent before the next one is served.
+#[test]
+fn grouped_requests_go_to_the_device_a_few_at_a_time() {
+    for (grouped, groups) in [(true, &[4, 8, 16, 2][..]), (false, &[30])] {
+        let mut bench = Bench::with(session_of(facts(), false, Caps { requests_max: 64, bytes_max: 1 << 20 }));
+        bench.session.set_grouped(grouped);
+        let read = |cookie| request(command::READ, 0, cookie, 512 * cookie, 512);
+        for round in 0..2 {
+            let input: Vec<u8> = (30 * round..30 * (round + 1)).flat_map(read).collect();
+            bench.session.space()[1][..input.len()].copy_from_slice(&input);
+            bench.session.received(input.len());
+            for (index, &len) in groups.iter().enumerate() {
+                bench.session.parse(&mut bench.requests).expect("a sound stream");
+                assert_eq!(bench.requests.len(), len);
+                let is_last = index + 1 == groups.len();
+                assert_eq!((bench.session.wants_turn(), bench.session.wants_input()), (!is_last, is_last));
+                while bench.session.requests_in_flight() > 0 {
+                    bench.turn(usize::MAX);
+                }
+            }
         }
     }
 }
