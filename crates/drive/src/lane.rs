@@ -111,11 +111,10 @@ impl Lane {
     /// are at most two processors: with more, clients on threads of their own take work off the lane's processor.
     pub fn new(name: impl Into<String>) -> Self {
         let processor_count = std::thread::available_parallelism().map_or(1, NonZero::get);
-        let spin_max = if processor_count == 1 { Duration::ZERO } else { patience::spin_max() };
         Self {
             name: name.into(),
             cpus: Vec::new(),
-            spin_max,
+            spin_max: patience::spin_max(),
             takes_clients: processor_count <= 2,
             panic_group: PanicGroup::default(),
         }

@@ -13,19 +13,24 @@ const SPIN_MAX: Duration = Duration::from_micros(50);
 /// In a virtual machine each side's wake-up costs 20 to 30 us, so a client that sleeps between two requests needs about 50.
 const SPIN_MAX_IN_GUEST: Duration = Duration::from_micros(100);
 
-/// The longest time for which polling pays on this machine.
-pub(super) fn spin_max() -> Duration {
-    static FOUND: OnceLock<Duration> = OnceLock::new();
-    *FOUND.get_or_init(|| {
-        let processors = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let flags = processors.lines().find(|line| line.starts_with("flags"));
-        let is_guest = flags.is_some_and(|flags| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
-        if is_guest { SPIN_MAX_IN_GUEST } else { SPIN_MAX }
-    })
-}
-
 /// The first time to poll for, when polling may pay.
 const SPIN_FIRST: Nanos = 5_000;
+
+/// The longest time for which polling pays on this machine. A thread that may use only one of its processors polls too: clients
+/// run on the others.
+pub(super) fn spin_max() -> Duration {
+    static FOUND: OnceLock<Duration> = OnceLock::new();
+    *FOUND.get_or_init(|| spin_max_of(&std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default()))
+}
+
+fn spin_max_of(cpuinfo: &str) -> Duration {
+    let lines_of = |name| cpuinfo.lines().filter_map(|line| line.split_once(':')).filter(move |(key, _)| key.trim_end() == name);
+    if lines_of("processor").count() == 1 {
+        return Duration::ZERO;
+    }
+    let is_guest = lines_of("flags").any(|(_, flags)| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
+    if is_guest { SPIN_MAX_IN_GUEST } else { SPIN_MAX }
+}
 
 /// The pauses of one lane.
 pub(super) struct Patience {
@@ -76,6 +81,15 @@ mod tests {
         assert!(looks_out_after(&mut patience, 1_020_000, 9_000));
         assert!(!looks_out_after(&mut patience, 1_030_000, 51_000), "never longer than the most allowed");
         assert!(!looks_out_after(&mut patience, 1_130_000, 100), "the last pause was long");
+    }
+
+    #[test]
+    fn polling_depends_on_the_processors() {
+        let processor = |number, flags| format!("processor\t: {number}\nflags\t\t: fpu {flags}\nmodel name\t: a hypervisor\n\n");
+        assert_eq!(spin_max_of(&processor(0, "hypervisor")), Duration::ZERO);
+        assert_eq!(spin_max_of(&(processor(0, "hypervisor") + &processor(1, "hypervisor"))), SPIN_MAX_IN_GUEST);
+        assert_eq!(spin_max_of(&(processor(0, "avx2") + &processor(1, "avx2"))), SPIN_MAX);
+        assert_eq!(spin_max_of(""), SPIN_MAX);
     }
 
     #[test]
