@@ -222,11 +222,13 @@ pub enum Flaw {
     DropBeforeBehind,
     /// R87: a flush says nothing of a write-behind that is lost.
     LostBehindUntold,
+    /// R96: a member comes in sync while its rows of a write without space are bad blocks.
+    InSyncBesideNoSpace,
 }
 
 impl Flaw {
     /// Every one.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::ReadsUnaligned,
         Self::DegradedParityLeft,
         Self::StaleAccepted,
@@ -250,5 +252,6 @@ impl Flaw {
         Self::FlushBesideBehind,
         Self::DropBeforeBehind,
         Self::LostBehindUntold,
+        Self::InSyncBesideNoSpace,
     ];
 }

@@ -138,8 +138,20 @@ pub(crate) async fn read_any(
     sectors: u64,
     unreadable: &mut SmallVec<[usize; 4]>,
 ) -> Option<Buffer> {
+    read_any_of(core, copies, sectors, unreadable, |_| true).await
+}
+
+/// As [`read_any`], from members for which `may_read` is true.
+pub(crate) async fn read_any_of(
+    core: &Core,
+    copies: &[Copy],
+    sectors: u64,
+    unreadable: &mut SmallVec<[usize; 4]>,
+    may_read: impl Fn(MemberId) -> bool,
+) -> Option<Buffer> {
     loop {
-        let (copy, member) = readable(core, copies, sectors).into_iter().find(|(copy, _)| !unreadable.contains(&copy.slot))?;
+        let mut there = readable(core, copies, sectors).into_iter();
+        let (copy, member) = there.find(|&(copy, member)| !unreadable.contains(&copy.slot) && may_read(member))?;
         let outcomes = core.io(std::iter::once(core.read_io(member, copy.start_sector, sectors)).collect()).await;
         let (result, operation) = outcomes.into_iter().next().expect("one request, one end");
         let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };

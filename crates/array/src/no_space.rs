@@ -1,5 +1,5 @@
 //! Members without space: a full file system under image files, a thin volume that cannot grow (R40, R46 to R49, R64 to R69, R85
-//! to R87).
+//! to R87, R96).
 //!
 //! A write that a member has no space for fails with [`ErrorKind::NoSpace`](stria_block::ErrorKind::NoSpace), and the member
 //! keeps its slot. Nothing is wrong with what it holds, and other members often lie on the same file system: dropping one after
@@ -18,7 +18,7 @@
 //!   Otherwise parity would move on with a write whose data another member has no space for, and could recover neither.
 //! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
 //! - A member that is being rebuilt may leave at any time, and a start may begin its rebuild again. So what it holds counts for
-//!   nothing: these rows become bad blocks there, and are filled from what counts.
+//!   nothing: these rows become bad blocks there, and are filled from what counts. No member comes in sync before that is done.
 //!
 //! These bad blocks are filled as soon as there is space ([`refill`](crate::refill)).
 //!
@@ -28,7 +28,7 @@
 use crate::address::{Sectors, sync_of_rows};
 use crate::core::{BadCause, Core, is_no_space, mark_half_written};
 use crate::member_requests::{Ended, write_io};
-use crate::mirror_io::{alike_runs, read_any, readable};
+use crate::mirror_io::{alike_runs, read_any_of, readable};
 use crate::parity_code::{Parities, Unit, computed_parity, outputs};
 use crate::parity_io::{read_units, reconstruct, recover_rows};
 use crate::plan::{Presence, Rectangle, Strips};
@@ -39,9 +39,12 @@ use std::ops::Range;
 use stria_block::{Buffer, Data, IoError, Operation, bytes};
 
 /// R65: makes bad blocks of these rows on members that are being rebuilt. What they hold must not count instead of what members
-/// in sync hold. Returns their slots.
-async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Range<MemberSector>)>) -> SmallVec<[usize; 2]> {
-    let mut slots = SmallVec::new();
+/// in sync hold. Returns them, with their slots.
+async fn discount_rebuilding(
+    core: &Core,
+    rows: impl Iterator<Item = (usize, Range<MemberSector>)>,
+) -> SmallVec<[(usize, MemberId); 2]> {
+    let mut discounted = SmallVec::new();
     for (slot, rows) in rows {
         let rebuilding = {
             let members = core.members.borrow();
@@ -49,13 +52,21 @@ async fn discount_rebuilding(core: &Core, rows: impl Iterator<Item = (usize, Ran
             members.slots()[slot].member.filter(is_rebuilding).filter(|_| members.presence(slot, &rows) == Presence::Readable)
         };
         if let Some(member) = rebuilding {
-            slots.push(slot);
+            discounted.push((slot, member));
             if !core.mark_bad(member, rows, BadCause::NoSpace).await {
                 core.fail_member(member, "its bad-block log has no space for rows that a write has left open");
             }
         }
     }
-    slots
+    discounted
+}
+
+/// True if what a slot's member holds of these rows counts. A replacement whose source is dropped while a list of bad blocks is
+/// written holds the slot, and is rebuilding (R64, R65).
+fn counts(core: &Core, slot: usize, rows: &Range<MemberSector>) -> bool {
+    let members = core.members.borrow();
+    let is_in_sync = |member: MemberId| members.get(member).state == MemberState::InSync;
+    members.presence(slot, rows) == Presence::Readable && members.slots()[slot].member.is_some_and(is_in_sync)
 }
 
 /// A part of a write that a member did not take.
@@ -68,46 +79,59 @@ pub(crate) struct NotTaken {
 /// Decides which copies of a range count: those that took a write, or the first if none did. The others become bad blocks.
 /// Needs the range's lock. `failed`: what members did not take of it.
 pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, failed: &[NotTaken]) -> Result<(), IoError> {
+    let _reconciling = core.no_space.reconcile(&core.ready).await;
     let mut result = Ok(());
     for (start, sectors, copies) in alike_runs(core, range.clone()) {
+        // What only a member under rebuild holds is all there is.
+        if counted(core, &copies, sectors).is_empty() {
+            continue;
+        }
         discount_rebuilding(core, copies.iter().map(|copy| (copy.slot, copy.start_sector.run(sectors)))).await;
-        let there = readable(core, &copies, sectors);
-        // Of a large write a member may have taken other parts.
-        let cause_of = |copy: &Copy, member: MemberId| {
-            let rows = copy.start_sector.run(sectors);
-            failed.iter().filter(|failed| failed.member == member && failed.rows.overlaps(&rows)).map(|failed| failed.cause).min()
-        };
-        let took_it = there.iter().any(|&(copy, member)| cause_of(&copy, member).is_none());
-        let counts = there.first().map(|&(_, member)| member).filter(|_| !took_it);
-        for &(copy, member) in &there {
-            if let Some(cause) = cause_of(&copy, member).filter(|_| counts != Some(member)) {
-                let rows = copy.start_sector.run(sectors);
-                if !core.mark_bad(member, rows, cause).await {
-                    // Only dropping the member keeps it from being read.
-                    core.fail_member(member, "it has no space for a write, and its bad-block log has none to say so");
-                }
+        // R64: a list may take minutes, and the member whose copy counted may be dropped meanwhile.
+        while let Some((copy, member, cause)) = outdated(core, &copies, sectors, failed) {
+            if !core.mark_bad(member, copy.start_sector.run(sectors), cause).await {
+                // Only dropping the member keeps it from being read.
+                core.fail_member(member, "it has no space for a write, and its bad-block log has none to say so");
             }
         }
-        result = result.and(align_filled(core, start.run(sectors), &there).await);
+        result = result.and(align_filled(core, start.run(sectors)).await);
     }
     result
 }
 
-/// R47: gives members that are being filled what a readable copy holds. They may have taken a write that it has not.
-/// `copies_before`: those that were readable before. R64: meanwhile a replacement may have taken its slot, so that it is a copy
-/// itself.
-async fn align_filled(core: &Core, range: Range<ArraySector>, copies_before: &[(Copy, MemberId)]) -> Result<(), IoError> {
+/// The copies that count, with their members.
+fn counted(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[(Copy, MemberId); 4]> {
+    let mut there = readable(core, copies, sectors);
+    there.retain(|(copy, _)| counts(core, copy.slot, &copy.start_sector.run(sectors)));
+    there
+}
+
+/// A copy that did not take a write and must not count, because another did, or is the first of those that did not.
+fn outdated(core: &Core, copies: &[Copy], sectors: u64, failed: &[NotTaken]) -> Option<(Copy, MemberId, BadCause)> {
+    let there = counted(core, copies, sectors);
+    // Of a large write a member may have taken other parts.
+    let cause_of = |&(copy, member): &(Copy, MemberId)| {
+        let rows = copy.start_sector.run(sectors);
+        failed.iter().filter(|failed| failed.member == member && failed.rows.overlaps(&rows)).map(|failed| failed.cause).min()
+    };
+    let took_it = there.iter().any(|copy| cause_of(copy).is_none());
+    let others = if took_it { &there[..] } else { there.get(1..)? };
+    others.iter().find_map(|copy| Some((copy.0, copy.1, cause_of(copy)?)))
+}
+
+/// R47: gives members that are being filled what the copy holds that counts. They may have taken a write that it has not.
+async fn align_filled(core: &Core, range: Range<ArraySector>) -> Result<(), IoError> {
     let mut result = Ok(());
     for (_, sectors, copies) in alike_runs(core, range) {
-        let there = readable(core, &copies, sectors);
         let mut filled: SmallVec<[(MemberId, MemberSector); 4]> = SmallVec::new();
         for copy in &copies {
-            let targets = core.members.borrow().targets(copy.slot);
-            filled.extend(targets.into_iter().map(|target| (target, copy.start_sector)));
+            let members = core.members.borrow();
+            let is_filled = |member: &MemberId| members.get(*member).state != MemberState::InSync;
+            filled.extend(members.each_target(copy.slot).filter(is_filled).map(|target| (target, copy.start_sector)));
         }
-        filled.retain(|(target, _)| copies_before.iter().chain(&there).all(|(_, member)| member != target));
         if !filled.is_empty() {
-            let held = read_any(core, &copies, sectors, &mut SmallVec::new()).await;
+            let is_in_sync = |member| core.members.borrow().get(member).state == MemberState::InSync;
+            let held = read_any_of(core, &copies, sectors, &mut SmallVec::new(), is_in_sync).await;
             for (target, start_sector) in filled {
                 let rows = start_sector.run(sectors);
                 result = result.and(match &held {
@@ -126,17 +150,20 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
     if core.has(Flaw::LackOfSpaceIgnored) {
         return Ok(());
     }
+    let _reconciling = core.no_space.reconcile(&core.ready).await;
     let (map, rows) = (core.map(stripe), core.geometry.rows_of_strip(stripe, &part.rows));
-    let is_dropped = |ended: &Ended| core.members.borrow().get(ended.member).state == MemberState::Failed;
-    let failed: SmallVec<[&Ended; 4]> = failed.iter().copied().filter(|ended| !is_dropped(ended)).collect();
-    let all = map.parity.iter().chain(&map.data).map(|&slot| (usize::from(slot), rows.clone()));
-    let discounted = discount_rebuilding(core, all).await;
-    let result = reconcile_in_sync(core, stripe, part, &failed).await;
+    let all = || map.parity.iter().chain(&map.data).map(|&slot| (usize::from(slot), rows.clone()));
+    let mut discounted = discount_rebuilding(core, all()).await;
+    let result = reconcile_in_sync(core, stripe, part, failed).await;
+    // R64: a replacement whose source was dropped meanwhile.
+    let known: SmallVec<[usize; 2]> = discounted.iter().map(|&(slot, _)| slot).collect();
+    discounted.extend(discount_rebuilding(core, all().filter(|(slot, _)| !known.contains(slot))).await);
     // Until a resync that is due, parity may give other bytes than they had.
     let is_known = core.consistency.covers(&sync_of_rows(&rows));
-    for slot in discounted.into_iter().filter(|_| is_known) {
-        let member = core.members.borrow().slots()[slot].member;
-        if let (Some(member), Some(right)) = (member, recover_rows(core, slot, &rows).await) {
+    for (slot, member) in discounted.into_iter().filter(|_| is_known) {
+        let right = recover_rows(core, slot, &rows).await;
+        let is_there = core.members.borrow().slots()[slot].member == Some(member);
+        if let Some(right) = right.filter(|_| is_there) {
             // Without space for it, it stays a bad block.
             let _ = write_back(core, member, &rows, right).await;
         }
@@ -148,18 +175,17 @@ async fn reconcile_in_sync(core: &Core, stripe: u64, part: &Rectangle, failed: &
     let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
     let wanted: SmallVec<[(Unit, Range<MemberSector>); 8]> =
         (0..map.data.len()).map(|index| (Unit::Data(index), rows.clone())).collect();
-    let is_readable = |slot: &u16| core.members.borrow().presence(usize::from(*slot), rows) == Presence::Readable;
-    // R64: those that are being filled may take their slots while this waits, with new data that the members read here have not.
+    // R64: a member may be dropped while this waits, and its replacement then holds the slot.
     let mut filled: SmallVec<[(usize, MemberId); 4]>;
     let read = loop {
         filled =
             part.strips.clone().flat_map(|index| filled_of(core, map.data[index]).map(move |member| (index, member))).collect();
-        if !map.data.iter().all(is_readable) {
+        if !map.data.iter().all(|&slot| counts(core, usize::from(slot), rows)) {
             break None;
         }
         let mut unreadable = Strips::new();
         let read = read_units(core, map, &wanted, &mut unreadable).await;
-        // Nobody failed to read: a member was replaced meanwhile.
+        // No member failed to read: one was dropped meanwhile.
         if read.is_some() || !unreadable.is_empty() {
             break read;
         }
@@ -201,10 +227,12 @@ fn filled_of(core: &Core, slot: u16) -> impl Iterator<Item = MemberId> + use<> {
 /// was written.
 async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<bool, IoError> {
     let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
+    // R64: members may have been dropped meanwhile.
+    let is_dropped = |ended: &Ended| core.members.borrow().get(ended.member).state == MemberState::Failed;
+    let failed: SmallVec<[&Ended; 4]> = failed.iter().copied().filter(|ended| !is_dropped(ended)).collect();
     let holder = |unit: Unit| {
-        let members = core.members.borrow();
-        let readable = members.presence(unit.slot(map), rows) == Presence::Readable;
-        members.targets(unit.slot(map)).first().copied().filter(|_| readable)
+        let slot = unit.slot(map);
+        core.members.borrow().slots()[slot].member.filter(|_| counts(core, slot, rows))
     };
     let new = |unit: Unit| {
         let ended = failed.iter().find(|ended| Some(ended.member) == holder(unit))?;

@@ -29,6 +29,31 @@ pub(crate) struct NoSpace {
     pub refill: Waiters,
     /// Bad blocks that the members there now cannot recover: they wait for one that comes or is filled.
     unrecoverable: RefCell<Vec<(MemberId, Range<MemberSector>)>>,
+    /// Writes without space whose rows are being made consistent.
+    reconciling: Cell<usize>,
+    /// Steps by which members come in sync, under way.
+    arriving: Cell<usize>,
+    turns_changed: Waiters,
+}
+
+/// Held while the rows of a write without space are made consistent: no member comes in sync meanwhile (R96).
+pub(crate) struct Reconciling<'a>(&'a NoSpace, &'a Ready);
+
+impl Drop for Reconciling<'_> {
+    fn drop(&mut self) {
+        self.0.reconciling.update(|count| count - 1);
+        self.0.turns_changed.wake_all(self.1);
+    }
+}
+
+/// Held while members come in sync: no rows are made consistent meanwhile (R96).
+pub(crate) struct Arriving<'a>(&'a NoSpace, &'a Ready);
+
+impl Drop for Arriving<'_> {
+    fn drop(&mut self) {
+        self.0.arriving.update(|count| count - 1);
+        self.0.turns_changed.wake_all(self.1);
+    }
 }
 
 impl NoSpace {
@@ -91,6 +116,21 @@ impl NoSpace {
             self.add_unfilled(member, rows);
         }
         self.refill.wake_all(ready);
+    }
+
+    /// Waits until no member is about to be in sync.
+    pub async fn reconcile<'a>(&'a self, ready: &'a Ready) -> Reconciling<'a> {
+        ready.until(&self.turns_changed, || self.arriving.get() == 0).await;
+        self.reconciling.update(|count| count + 1);
+        Reconciling(self, ready)
+    }
+
+    /// Waits until no rows are being made consistent. Further ones wait from now on.
+    pub async fn arrive<'a>(&'a self, ready: &'a Ready) -> Arriving<'a> {
+        self.arriving.update(|count| count + 1);
+        let arriving = Arriving(self, ready);
+        ready.until(&self.turns_changed, || self.reconciling.get() == 0).await;
+        arriving
     }
 
     /// True if some rows are to be filled.

@@ -10,6 +10,7 @@ use crate::core::Core;
 use crate::member::RebuildTarget;
 use crate::of_level::of_level;
 use crate::personality::Personality;
+use crate::space::Arriving;
 use crate::status::{Event, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work, check_health};
@@ -20,6 +21,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::Nanos;
+use stria_block::ranges::without;
 
 /// The most windows at once: enough to keep members busy while parity is computed and other answers are on their way. With 2
 /// MiB of each, members of 200 MB/s that answer after 4 ms were rebuilt at 0.76 of their speed.
@@ -444,16 +446,22 @@ fn ended(core: &Core, sweeper: &Sweeper) {
 /// be let go.
 async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
     for target in &sweep.targets {
-        let work = Work { kind: sweep.kind, targets: std::slice::from_ref(target) };
         let passed = if target.copied { sweep.end } else { sweep.from };
-        let bad = core.members.borrow().get(target.member).bad_rows(&rows_of_sweep(&(SweepSector::ZERO..passed)));
-        for (rows, _) in bad.iter().flat_map(|rows| of_level!(core, P => P::recoverable(core, target.slot, rows))) {
-            if core.run.is_stopping() {
-                return Err("the array stops".into());
-            }
-            let window = SweepSector::of_row(rows.start)..SweepSector::of_row(rows.end);
-            of_level!(core, P => P::sweep(core, &work, window).await)?;
+        fill(core, target, SweepSector::ZERO..passed).await?;
+    }
+    Ok(())
+}
+
+/// Fills the bad blocks of a member that is not in sync yet, among the rows of this range.
+async fn fill(core: &Core, target: &RebuildTarget, range: Range<SweepSector>) -> Result<(), String> {
+    let work = Work { kind: SweepKind::Rebuild, targets: std::slice::from_ref(target) };
+    let bad = core.members.borrow().get(target.member).bad_rows(&rows_of_sweep(&range));
+    for (rows, _) in bad.iter().flat_map(|rows| of_level!(core, P => P::recoverable(core, target.slot, rows))) {
+        if core.run.is_stopping() {
+            return Err("the array stops".into());
         }
+        let window = SweepSector::of_row(rows.start)..SweepSector::of_row(rows.end);
+        of_level!(core, P => P::sweep(core, &work, window).await)?;
     }
     Ok(())
 }
@@ -538,9 +546,6 @@ fn targets_alive(core: &Core, sweep: &Sweep) -> bool {
 /// rebuilding again after a power cut. A replacement gets its slot after that, in an update of its own: torn, it must leave the
 /// old member or the new (R12).
 async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) {
-    // R12: the update that says they are back writes the heads of their logs. Together with this one, a crash could leave a
-    // member in sync without a log, and such a member is not trusted.
-    core.all_committed().await;
     for target in targets {
         let mut members = core.members.borrow_mut();
         let member = members.get_mut(target.member);
@@ -551,8 +556,37 @@ async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) {
     core.recorded(core.request_commit()).await;
 }
 
+/// Waits until no rows of these members are bad blocks for a write without space elsewhere, and the lists on disk say so (R96).
+/// What such writes have left since the sweep passed is filled before.
+async fn await_arrival<'a>(core: &'a Core, targets: &[RebuildTarget]) -> Arriving<'a> {
+    loop {
+        for target in targets {
+            let lacks_space = core.members.borrow().get(target.member).lacks_space;
+            let all = SweepSector::ZERO..SweepSector::of_row(MemberSector::new(core.geometry.member_sectors(target.slot)));
+            if lacks_space {
+                // What it cannot fill is tried again once the member is in sync (R48).
+                let _ = fill(core, target, all).await;
+            }
+        }
+        let bad = || -> Vec<_> {
+            let members = core.members.borrow();
+            targets.iter().map(|target| members.get(target.member).config.bad_blocks.clone()).collect()
+        };
+        let left = bad();
+        let arriving = core.no_space.arrive(&core.ready).await;
+        if bad().iter().zip(&left).all(|(now, left)| without(now, left).is_empty()) {
+            core.metadata.bad_blocks_written(&core.ready).await;
+            return arriving;
+        }
+    }
+}
+
 /// Rebuilt members take their slots. `from_nothing`: one alone, all of which was rebuilt in this run.
 pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_nothing: bool) {
+    // R12: the update that says they are back writes the heads of their logs. Together with the one that calls them in sync, a
+    // crash could leave a member in sync without a log, and such a member is not trusted.
+    core.all_committed().await;
+    let _arriving = if core.has(Flaw::InSyncBesideNoSpace) { None } else { Some(await_arrival(core, targets).await) };
     commit_rebuilt(core, targets).await;
     for target in targets {
         let mut members = core.members.borrow_mut();

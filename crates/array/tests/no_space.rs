@@ -4,13 +4,14 @@
 
 mod support;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::rc::Rc;
 use stria_array::{
     ArrayConfig, ArrayDevice, ArrayState, ArrayStatus, Command, Copies, Event, Geometry, IntentConfig, Layout, Level, LogConfig,
-    MemberConfig, MemberId, MemberSector, MemberState, MetadataWrite, NEW_DATA_SECTORS_MAX, NoMetadata, Recorder, Synced,
+    MemberConfig, MemberId, MemberSector, MemberState, MemberStatus, MetadataWrite, NEW_DATA_SECTORS_MAX, NoMetadata, Recorder,
+    Synced,
 };
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
@@ -111,22 +112,49 @@ impl BlockDevice for Copying {
     }
 }
 
+/// What superblocks and lists of bad blocks say.
+#[derive(Default)]
+struct Told {
+    in_sync: BTreeSet<MemberId>,
+    has_bad: BTreeSet<MemberId>,
+    /// Members that were in sync with bad blocks at some time.
+    were_both: BTreeSet<MemberId>,
+}
+
+impl Told {
+    fn look(&mut self) {
+        self.were_both.extend(self.in_sync.intersection(&self.has_bad));
+    }
+}
+
 /// Stores nothing, and has no space for the list of bad blocks of one member.
 #[derive(Clone)]
-struct Lists(Rc<Cell<Option<MemberId>>>);
+struct Lists(Rc<Cell<Option<MemberId>>>, Rc<RefCell<Told>>);
 
 impl Recorder for Lists {
     type Log = NoMetadata;
     type Newcomer = ();
 
-    fn record_state(&mut self, _: &ArrayState, _: u64) -> Vec<MetadataWrite> {
+    fn record_state(&mut self, state: &ArrayState, _: u64) -> Vec<MetadataWrite> {
+        let members = state.slots.iter().filter_map(|slot| slot.member.as_ref());
+        let mut told = self.1.borrow_mut();
+        told.in_sync = members.filter(|place| place.recovered == Synced::All).map(|place| place.member).collect();
+        told.look();
         Vec::new()
     }
     fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
         Vec::new()
     }
-    fn record_bad_blocks(&mut self, member: MemberId, _: &[Range<MemberSector>], _: u64) -> Option<Vec<MetadataWrite>> {
-        (self.0.get() != Some(member)).then(Vec::new)
+    fn record_bad_blocks(&mut self, member: MemberId, rows: &[Range<MemberSector>], _: u64) -> Option<Vec<MetadataWrite>> {
+        let has_space = self.0.get() != Some(member);
+        let mut told = self.1.borrow_mut();
+        match rows.is_empty() {
+            true if has_space => drop(told.has_bad.remove(&member)),
+            true => {}
+            false => drop(told.has_bad.insert(member)),
+        }
+        told.look();
+        has_space.then(Vec::new)
     }
     fn log_layout(&self) {}
 }
@@ -135,6 +163,7 @@ struct World {
     array: ArrayDevice<Lists>,
     /// The member whose list has no space.
     unlisted: Rc<Cell<Option<MemberId>>>,
+    told: Rc<RefCell<Told>>,
     full: Vec<Rc<Cell<bool>>>,
     full_from: Vec<Rc<Cell<u64>>>,
     left: Vec<Rc<Cell<u64>>>,
@@ -178,11 +207,12 @@ impl World {
             let copying = Copying::new(have_caches, &full[member], &full_from[member], &left[member], &flush_ns[member]);
             Box::new(copying) as Box<dyn BlockDevice>
         });
-        let unlisted = Rc::default();
-        let array = ArrayDevice::new(&config, devices.collect(), Lists(Rc::clone(&unlisted)), 0);
+        let (unlisted, told) = (Rc::default(), Rc::default());
+        let array = ArrayDevice::new(&config, devices.collect(), Lists(Rc::clone(&unlisted), Rc::clone(&told)), 0);
         Self {
             array,
             unlisted,
+            told,
             full,
             full_from,
             left,
@@ -314,7 +344,8 @@ impl World {
     fn refill(&mut self) {
         self.full.iter().for_each(|is_full| is_full.set(false));
         let until = self.now + 10_000_000_000;
-        while self.array.status().members.iter().any(|member| member.bad_sectors > 0) {
+        let is_open = |member: &MemberStatus| member.bad_sectors > 0 && member.state != MemberState::Failed;
+        while self.array.status().members.iter().any(is_open) {
             assert!(self.now < until, "bad blocks stay although there is space");
             self.array.poll(self.now, &mut self.ended);
             self.now = self.array.next_wake().expect("bad blocks are filled").max(self.now);
@@ -531,6 +562,107 @@ fn what_a_member_under_rebuild_holds_of_a_write_without_space_is_no_bad_block() 
         assert!(status.members[0].bad_sectors > 0);
     }
     assert!(refused > 300, "only {refused} writes had no space");
+}
+
+/// R96. Rows of a write without space were bad blocks on the member under rebuild while it came in sync. It held them, but a
+/// start would not have read them there. Simulated seed 20700014454 lost such rows with the third copy.
+#[test]
+fn no_member_comes_in_sync_with_bad_blocks_of_a_write_without_space() {
+    let three = Layout::Copies(Copies { near: 3, far: 1, offset: false });
+    let two = Layout::Copies(Copies { near: 1, far: 2, offset: true });
+    let mut refused = 0;
+    for (level, layout, members) in [
+        (Level::Raid1, Level::Raid1.default_layout(), 3),
+        (Level::Raid10, three, 4),
+        (Level::Raid10, two, 3),
+        (Level::Raid6, Level::Raid6.default_layout(), 5),
+    ] {
+        for seed in 1..60 {
+            let by_copy = seed % 3 == 0;
+            let mut world = World::of(level, layout, members, true, seed, |config| {
+                let member = config.slots[1].member.as_mut().expect("it is there");
+                if !by_copy {
+                    member.recovered = Synced::up_to(128);
+                    return 0;
+                }
+                let new = MemberConfig { id: MemberId(members), recovered: Synced::up_to(0), ..member.clone() };
+                config.slots[1].replacement = Some(new);
+                1
+            });
+            let filled = MemberId(if by_copy { members } else { 1 });
+            world.full[0].set(true);
+            for flush_ns in &world.flush_ns {
+                flush_ns.set(world.chance.below(3_000_000));
+            }
+            while world.array.status().members[filled.0].state != MemberState::InSync {
+                refused += world.write_within_strips(1);
+            }
+            refused += world.write_within_strips(3);
+            let found = world.told.borrow().were_both.contains(&filled);
+            assert!(!found, "{level:?} {layout} of {members}, by copy: {by_copy}, seed {seed}");
+            world.refill();
+            world.fail(0);
+            let size = world.model.len() as u64 / 512;
+            assert!(world.read(0, size).expect("nothing is lost") == world.model, "differs, seed {seed}");
+        }
+    }
+    assert!(refused > 300, "only {refused} writes had no space");
+}
+
+/// R96. No copy had space for a write. The replacement of one took it, and the slot as well while a list of bad blocks was
+/// written: it kept the new data, the other copy the old.
+#[test]
+fn copies_stay_alike_when_a_replacement_takes_its_slot_beside_writes_without_space() {
+    let mut refused = 0;
+    for (members, seed) in [2, 3].into_iter().flat_map(|members| (1..40).map(move |seed| (members, seed))) {
+        let filled = seed as usize % members;
+        let mut world = World::of(Level::Raid1, Level::Raid1.default_layout(), members, true, seed, |config| {
+            let source = config.slots[filled].member.clone().expect("it is there");
+            let new = MemberConfig { id: MemberId(members), recovered: Synced::up_to(0), ..source };
+            config.slots[filled].replacement = Some(new);
+            1
+        });
+        world.full[..members].iter().for_each(|is_full| is_full.set(true));
+        for flush_ns in &world.flush_ns {
+            flush_ns.set(world.chance.below(3_000_000));
+        }
+        while world.array.status().members[members].state != MemberState::InSync {
+            refused += world.write_within_strips(1);
+        }
+        world.refill();
+        let size = world.model.len() as u64 / 512;
+        for other in (0..members).filter(|&member| member != filled) {
+            assert!(world.read(0, size).expect("nothing is lost") == world.model, "differs, {members} members, seed {seed}");
+            world.fail(other);
+        }
+        assert!(world.read(0, size).expect("nothing is lost") == world.model, "differs, {members} members, seed {seed}");
+    }
+    assert!(refused > 100, "only {refused} writes had no space");
+}
+
+/// R64. No copy had space for a write, and the first counted. It was failed while the list of the second was written, and the
+/// third became a bad block as well: no copy was left.
+#[test]
+fn the_next_copy_counts_once_the_first_is_failed_while_lists_are_written() {
+    for (level, layout, members) in [
+        (Level::Raid1, Level::Raid1.default_layout(), 3),
+        (Level::Raid10, Layout::Copies(Copies { near: 3, far: 1, offset: false }), 3),
+    ] {
+        let mut world = World::of(level, layout, members, true, 1, |_| 0);
+        world.write(0, 16).expect("there is space");
+        world.full.iter().for_each(|is_full| is_full.set(true));
+        world.flush_ns[2].set(1_000_000_000);
+        let from = std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect();
+        world.array.submit(Request { tag: 1, start_sector: 0, sectors: 8, operation: Operation::Write { from, fua: false } });
+        world.pass(500_000_000);
+        assert!(world.ended.is_empty(), "its list is being written");
+        world.fail(0);
+        world.pass(60_000_000_000);
+        let ended: Vec<_> =
+            std::mem::take(&mut world.ended).into_iter().map(|ended| ended.result.map_err(|error| error.kind)).collect();
+        assert_eq!(ended, [Err(ErrorKind::NoSpace)], "{level:?}");
+        assert!(world.read(0, 16).expect("a copy is left") == world.model[..bytes(16)], "{level:?}");
+    }
 }
 
 /// Of a write over several strips a member that had no space for one lost all of them.

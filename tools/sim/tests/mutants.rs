@@ -236,6 +236,13 @@ fn redundancy_that_a_write_without_space_leaves_inconsistent_is_found() {
     }
 }
 
+/// R96: a list still named rows that were nowhere else, once another copy was pulled and the process killed. Seed 20700014454
+/// showed it first.
+#[test]
+fn a_member_in_sync_with_bad_blocks_of_a_write_without_space_is_found() {
+    is_found_at(FULL, Mutant::Engine(Flaw::InSyncBesideNoSpace), "10", 30_100_003_133);
+}
+
 /// R16: the engine of 24 November 2026. A request waited for the drive, and for ever if the drive never answered.
 #[test]
 fn requests_that_wait_for_a_member_whose_slot_a_replacement_has_are_found() {
