@@ -114,6 +114,14 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
             Err(_) => in_pieces(&range, read, &mut ends, &mut found),
         }
     }
+    // A start looks at each of these places by itself, so none may be missed where the rest of a window counts as unreadable.
+    for sector in (0..=2).filter_map(|minor| Superblock::sector_of(minor, drive_sectors)) {
+        if ends.at(sector * 512, SUPERBLOCK_BYTES).is_none()
+            && let Ok(bytes) = read(sector, SUPERBLOCK_BYTES as u64 / 512)
+        {
+            ends.windows.push((sector, bytes));
+        }
+    }
     raid_members(&ends, &mut found);
     firmware_raid::members(&ends, &mut found);
     volumes(&ends, &mut found);

@@ -20,7 +20,7 @@ use stria_format::md::assemble::{Assembly, Verdict};
 use stria_format::md::recorder::Adopt;
 use stria_format::md::superblock::SuperblockError;
 use stria_format::md::{
-    BitmapChoice, Candidate, Change, Create, CreateMember, Creation, LogChoice, Options, Superblock, assemble,
+    BitmapChoice, Candidate, Change, Create, CreateMember, Creation, LogChoice, Options, Superblock, assemble, uuid_text,
 };
 use stria_tree::{ArrayCreation, JoinError, Maker, Nested, NewDrive, NewTree, Plan, Provider, SpanIdentity, nest, plan_new};
 
@@ -235,7 +235,12 @@ pub fn open(drives: &Drives, power: &Rc<Power>) -> Result<Node, MountError> {
         })
     };
     if arrays.len() != 1 {
-        let none = || MountError::Refused(format!("{} arrays were found", arrays.len()));
+        let of = |assembly: &Assembly| {
+            let drives: Vec<&str> = assembly.drives.iter().map(|report| report.name.as_str()).collect();
+            format!("{} {} of {}", assembly.name, uuid_text(&assembly.uuid), drives.join(", "))
+        };
+        let all: Vec<String> = assemblies.iter().map(of).collect();
+        let none = || MountError::Refused(format!("{} arrays were found: {}", arrays.len(), all.join("; ")));
         return Err(refusal(&|_| true).unwrap_or_else(none));
     }
     let node = opener.bind(arrays.pop().expect("there is one"));
