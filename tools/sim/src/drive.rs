@@ -17,7 +17,7 @@ use std::rc::Rc;
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use stria_block::ranges::{merged, without};
+use stria_block::ranges::{common, merged, without};
 use stria_block::{
     BlockDevice, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes,
 };
@@ -125,6 +125,8 @@ pub struct Drive {
     presence: Presence,
     /// Sectors that cannot be read until they are written.
     bad: Vec<Range<u64>>,
+    /// Such sectors that were written, and not durably: a power cut makes them unreadable again.
+    healing: Vec<Range<u64>>,
     /// The number of next writes that fail.
     failing_writes: u32,
     /// The way in which writes fail while this is set.
@@ -195,6 +197,7 @@ impl Drive {
             owners: 0,
             presence: Presence::There,
             bad: Vec::new(),
+            healing: Vec::new(),
             failing_writes: 0,
             refusal: None,
             stalled_until: 0,
@@ -282,7 +285,7 @@ impl Drive {
             durable.zero(end, behind);
         }
         self.unflushed.retain(|write| write.range.end <= end);
-        self.heal(&(end..self.model.sectors));
+        self.heal_for_good(&(end..self.model.sectors));
         for queued in &mut self.queue {
             queued.lands = is_write(&queued.request.operation) && self.chance.one_in(2);
         }
@@ -296,6 +299,7 @@ impl Drive {
         self.image = empty;
         self.unflushed.clear();
         self.bad.clear();
+        self.healing.clear();
         self.end = None;
         self.renewals += 1;
     }
@@ -362,7 +366,7 @@ impl Drive {
     /// These sectors can be read again, with what they held.
     pub fn find(&mut self, sectors: Range<u64>) {
         self.note(|| format!("can read {sectors:?} again"));
-        self.heal(&sectors);
+        self.heal_for_good(&sectors);
     }
 
     /// The next write to data is lost, although the drive acknowledges it; or it is done at `elsewhere`, before `end`.
@@ -385,9 +389,9 @@ impl Drive {
         self.bad.iter().any(|bad| bad.start < sectors.end && sectors.start < bad.end)
     }
 
-    /// True if some sectors cannot be read.
+    /// True if some sectors cannot be read, or a power cut would make them unreadable again.
     pub fn is_spoiled(&self) -> bool {
-        !self.bad.is_empty()
+        !self.bad.is_empty() || !self.healing.is_empty()
     }
 
     /// True if requests to any of these sectors have not ended.
@@ -399,7 +403,7 @@ impl Drive {
     /// True if reads may make more sectors unreadable.
     pub fn grows_bad(&self) -> bool {
         // A write into the middle of a range leaves a part in front of it that can grow again.
-        self.bad.iter().any(|bad| bad.start < self.bad_grows_to)
+        self.bad.iter().chain(&self.healing).any(|bad| bad.start < self.bad_grows_to)
     }
 
     /// The next `count` writes fail.
@@ -499,7 +503,7 @@ impl Drive {
 
     /// Writes bytes durably and at once, as tools do before an array runs.
     pub fn put(&mut self, start_sector: u64, bytes: &[u8]) {
-        self.heal(&(start_sector..start_sector + bytes.len() as u64 / 512));
+        self.heal_for_good(&(start_sector..start_sector + bytes.len() as u64 / 512));
         self.image.write(start_sector, bytes);
         if let Some(durable) = &mut self.durable {
             durable.write(start_sector, bytes);
@@ -530,6 +534,11 @@ impl Drive {
             }
         }
         self.settle_cache(left, keep, "power cut");
+        if !self.healing.is_empty() {
+            self.note(|| format!("cannot read {:?} again", self.healing));
+            self.bad.append(&mut self.healing);
+            self.bad = merged(std::mem::take(&mut self.bad));
+        }
         self.ended.clear();
         (self.stalled_until, self.stuck) = (0, (0, 0));
     }
@@ -538,6 +547,7 @@ impl Drive {
     fn settle_cache(&mut self, left: Vec<Unflushed>, keep: Keep, cause: &str) {
         let atom = self.model.atom_sectors;
         let target = self.durable.as_mut().unwrap_or(&mut self.image);
+        let mut kept = Vec::new();
         for write in left {
             let Range { start: mut next, end } = write.range;
             let mut lost = Vec::new();
@@ -550,6 +560,7 @@ impl Drive {
                 };
                 if is_durable {
                     take(target, next..atom_end, write.start_sector, write.data.as_ref());
+                    kept.push(next..atom_end);
                 } else {
                     lost.extend(next..atom_end);
                 }
@@ -561,6 +572,7 @@ impl Drive {
                 self.power.note(|| format!("drive {number} {cause}: write {range} {}", lost_words(&lost, sectors)));
             }
         }
+        self.stay_healed(&kept);
         if let Some(durable) = &self.durable {
             self.image.clone_from(durable);
         }
@@ -684,6 +696,8 @@ impl Drive {
                 if self.durable.is_some() {
                     let (start_sector, data) = (request.start_sector, data.cloned());
                     self.unflushed.push(Unflushed { start_sector, range, data, ended: None, id: self.next_id });
+                } else {
+                    self.stay_healed(slice::from_ref(&range));
                 }
             }
         }
@@ -708,8 +722,11 @@ impl Drive {
     /// Makes some writes durable, after those that they overlap, so that older data never covers newer data.
     fn persist_where(&mut self, wanted: impl Fn(&Unflushed) -> bool) {
         let Some(durable) = &mut self.durable else { return };
+        let mut persisted = Vec::new();
         if self.is_harsh {
-            return persist_own(durable, &mut self.unflushed, wanted);
+            persisted.extend(self.unflushed.iter().filter(|write| wanted(write)).map(|write| write.range.clone()));
+            persist_own(durable, &mut self.unflushed, wanted);
+            return self.stay_healed(&persisted);
         }
         let mut going: SmallVec<[Range<u64>; 32]> = SmallVec::new();
         let mut goes: SmallVec<[bool; 64]> = SmallVec::from_elem(false, self.unflushed.len());
@@ -726,9 +743,11 @@ impl Drive {
             index += 1;
             if goes[index - 1] {
                 take(durable, write.range.clone(), write.start_sector, write.data.as_ref());
+                persisted.push(write.range.clone());
             }
             !goes[index - 1]
         });
+        self.stay_healed(&persisted);
     }
 
     /// The answer of a drive that was cut short to a request.
@@ -793,11 +812,24 @@ impl Drive {
         self.bad = merged(std::mem::take(&mut self.bad));
     }
 
-    /// A write heals the sectors that it covers.
+    /// A write heals the sectors that it covers, for good once it is durable.
     fn heal(&mut self, range: &Range<u64>) {
         if !self.bad.is_empty() {
+            self.healing.extend(self.bad.iter().map(|bad| common(bad, range)).filter(|healed| !healed.is_empty()));
             self.bad = without(&self.bad, slice::from_ref(range));
         }
+    }
+
+    /// What was written to these sectors is durable.
+    fn stay_healed(&mut self, ranges: &[Range<u64>]) {
+        if !self.healing.is_empty() {
+            self.healing = without(&self.healing, ranges);
+        }
+    }
+
+    fn heal_for_good(&mut self, range: &Range<u64>) {
+        self.heal(range);
+        self.stay_healed(slice::from_ref(range));
     }
 
     /// Lets a mutant change a request before the drive sees it. `true`: it ends at once without effect.
@@ -1006,6 +1038,11 @@ impl Drive {
                 self.end_of(id);
                 if is_fua(&request.operation) && !self.lies {
                     self.persist_where(|write| write.id == id);
+                }
+                if !self.healing.is_empty() {
+                    // Without a cache it is durable, and a flush may have made it so before its end.
+                    let open: Vec<Range<u64>> = self.unflushed.iter().map(|write| write.range.clone()).collect();
+                    self.stay_healed(&without(slice::from_ref(&range), &open));
                 }
                 self.mutate_after(&request);
             }
