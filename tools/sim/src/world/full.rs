@@ -53,13 +53,19 @@ impl World<'_> {
             self.free_space();
         }
         let Some(drive) = self.space.refilling() else { return };
-        let is_filled = self.leaf_of(drive).is_some_and(|leaf| {
-            let leaf = self.node().leaf(leaf);
-            let member = leaf.handle_of(drive).map(|member| leaf.status().members[member.0].clone());
-            // A crash would bring back what the superblock still names.
-            let is_recorded = superblock_of(&self.drives[drive].borrow()).is_some_and(|known| !known.has(feature::BAD_BLOCKS));
-            is_recorded && member.is_some_and(|member| member.state == MemberState::InSync && member.bad_sectors == 0)
-        });
+        // What met the lack of space may still wait to make bad blocks of its rows.
+        let is_open = self.clients.oldest_since().is_some_and(|since| self.space.may_have_lacked(since));
+        let is_filled = !is_open
+            && self.leaf_of(drive).is_some_and(|leaf| {
+                let leaf = self.node().leaf(leaf);
+                let status = leaf.status();
+                let member =
+                    leaf.handle_of(drive).filter(|_| status.sweep.is_none()).map(|member| status.members[member.0].clone());
+                // A crash would bring back what the superblock still names.
+                let is_recorded =
+                    superblock_of(&self.drives[drive].borrow()).is_some_and(|known| !known.has(feature::BAD_BLOCKS));
+                is_recorded && member.is_some_and(|member| member.state == MemberState::InSync && member.bad_sectors == 0)
+            });
         if is_filled {
             let harmed = {
                 let drive = self.drives[drive].borrow();

@@ -60,8 +60,13 @@ impl Space {
         self.refilling = None;
     }
 
+    /// True if a request that began at `since` may have met a lack of space.
+    pub fn may_have_lacked(&self, since: Nanos) -> bool {
+        self.full_until.is_some_and(|until| since <= until)
+    }
+
     /// True if a request that began at `since` may fail with this error.
     pub fn may_lack(&self, since: Nanos, error: &IoError) -> bool {
-        error.kind == ErrorKind::NoSpace && self.full_until.is_some_and(|until| since <= until)
+        error.kind == ErrorKind::NoSpace && self.may_have_lacked(since)
     }
 }
