@@ -160,6 +160,8 @@ impl World<'_> {
             return Ok(());
         }
         let drive = away[which as usize % away.len()];
+        // If it leaves again, its cache may lose data.
+        self.left.remove(&drive);
         self.is_taken_out(drive)?;
         {
             let mut back = self.drives[drive].borrow_mut();
