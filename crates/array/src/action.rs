@@ -100,6 +100,11 @@ impl Outbox {
         self.actions.borrow_mut().push_back(action);
     }
 
+    /// True if there is something to do.
+    pub fn has_any(&self) -> bool {
+        !self.actions.borrow().is_empty()
+    }
+
     /// The next thing to do.
     #[inline]
     pub fn pop(&self) -> Option<Action> {

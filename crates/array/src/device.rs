@@ -131,6 +131,8 @@ struct Driver<R: Recorder> {
     refused: Vec<Completion>,
     running: Running<R::Newcomer>,
     actions: bool,
+    /// A request was submitted since the last poll.
+    is_given: bool,
 }
 
 /// An array as a block device.
@@ -195,6 +197,7 @@ impl<R: Recorder> ArrayDevice<R> {
             refused: Vec::new(),
             running: Running::default(),
             actions: true,
+            is_given: false,
         };
         Self { driver: Rc::new(RefCell::new(driver)), limits }
     }
@@ -272,6 +275,21 @@ impl<R: Recorder> ArrayDevice<R> {
         ask(&mut driver.engine)
     }
 
+    /// Tells the time without a poll: the next requests are submitted then.
+    pub fn set_now(&self, now: Nanos) {
+        let mut driver = self.driver.borrow_mut();
+        driver.now = now.max(driver.now);
+        let now = driver.now;
+        driver.engine.set_now(now);
+    }
+
+    /// As [`BlockDevice::next_wake`], for members that begin a request without a poll, as models do: the array then needs none
+    /// for each request either.
+    pub fn next_wake_of_models(&self) -> Option<Nanos> {
+        let driver = self.driver.borrow();
+        if !driver.refused.is_empty() || driver.engine.has_work() { Some(0) } else { driver.next_wake() }
+    }
+
     /// The recorder, to prepare metadata for a new member. On the coordinator only.
     ///
     /// # Panics
@@ -301,7 +319,8 @@ impl<R: Recorder> Driver<R> {
                     bound.device = None;
                 }
             }
-            let progress = std::mem::take(&mut self.actions) || ended.len() > start;
+            let is_given = std::mem::take(&mut self.is_given);
+            let progress = std::mem::take(&mut self.actions) || is_given || ended.len() > start;
             self.sort_out(ended, start);
             let mut others = std::mem::take(&mut self.others);
             for completion in others.drain(..) {
@@ -321,7 +340,7 @@ impl<R: Recorder> Driver<R> {
             }
             // Members were polled before: a member that was sent nothing since has no more completions.
             let may_go_on = progress && (performed || self.engine.is_sweeping());
-            if !may_go_on && !self.actions {
+            if !may_go_on && !self.actions && !self.is_given {
                 return;
             }
         }
@@ -480,7 +499,7 @@ impl<R: Recorder> Driver<R> {
     fn take_request(&mut self, request: Request) {
         let Self { engine, members, refused, .. } = self;
         engine.submit(request, &mut |member, request| members[member.0].submit(request, refused));
-        self.actions = true;
+        self.is_given = true;
     }
 
     fn submit(&mut self, member: MemberId, request: Request) {
@@ -553,6 +572,16 @@ impl<R: Recorder> Driver<R> {
     }
 }
 
+impl<R: Recorder> Driver<R> {
+    fn next_wake(&self) -> Option<Nanos> {
+        if self.actions || self.relay.as_ref().is_some_and(Relay::has_mail) {
+            return Some(0);
+        }
+        let members = self.members.iter().filter_map(|member| member.device.as_ref()?.next_wake());
+        members.chain(self.engine.next_wake()).min()
+    }
+}
+
 impl<R: Recorder> BlockDevice for ArrayDevice<R> {
     fn limits(&self) -> &Limits {
         &self.limits
@@ -577,10 +606,7 @@ impl<R: Recorder> BlockDevice for ArrayDevice<R> {
 
     fn next_wake(&self) -> Option<Nanos> {
         let driver = self.driver.borrow();
-        if driver.actions || driver.relay.as_ref().is_some_and(Relay::has_mail) {
-            return Some(0);
-        }
-        let members = driver.members.iter().filter_map(|member| member.device.as_ref()?.next_wake());
-        members.chain(driver.engine.next_wake()).min()
+        // Members may need a poll to begin what they were given.
+        if driver.is_given { Some(0) } else { driver.next_wake() }
     }
 }

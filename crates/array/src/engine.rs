@@ -150,6 +150,14 @@ impl Engine {
         }
     }
 
+    /// True if [`Engine::run`] or [`Engine::next_action`] has something to do now, though no time has passed and no member has
+    /// answered.
+    pub(crate) fn has_work(&self) -> bool {
+        let Core { ready, outbox, straight_writes, member_requests, requests, .. } = &*self.core;
+        let may_begin = requests.has_held() && self.core.is_serving();
+        ready.has_any() || outbox.has_any() || straight_writes.has_ready() || member_requests.has_made_up() || may_begin
+    }
+
     /// Advances every task that can advance. Afterwards [`Engine::next_action`] gives what they want done.
     pub fn run(&mut self) {
         if !std::mem::take(&mut self.members_answered) {

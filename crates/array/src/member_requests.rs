@@ -269,6 +269,11 @@ impl MemberRequests {
         self.abandoned.borrow_mut().push_back(completion);
     }
 
+    /// True if completions were made up.
+    pub fn has_made_up(&self) -> bool {
+        !self.abandoned.borrow().is_empty()
+    }
+
     /// Takes the completions that were made up.
     pub fn take_made_up(&self) -> VecDeque<Completion> {
         self.abandoned.take()

@@ -79,6 +79,11 @@ impl StraightWrites {
         self.all.borrow_mut()
     }
 
+    /// True if a write can take its next step.
+    pub fn has_ready(&self) -> bool {
+        !self.ready.borrow().is_empty()
+    }
+
     /// A write that can take its next step.
     pub fn next_ready(&self) -> Option<usize> {
         self.ready.borrow_mut().pop_front()

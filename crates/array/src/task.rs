@@ -35,6 +35,11 @@ impl Ready {
         self.current.get()
     }
 
+    /// True if a task can advance.
+    pub fn has_any(&self) -> bool {
+        !self.queue.borrow().is_empty()
+    }
+
     pub fn wake(&self, task: TaskId) {
         self.queue.borrow_mut().push_back(Turn::Next(task));
     }
