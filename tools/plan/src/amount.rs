@@ -26,9 +26,13 @@ pub fn number(value: f64) -> String {
     in_digits(value, 3)
 }
 
-/// A number in two significant digits, with an exponent: "9.5e4".
+/// A number in two significant digits, with an exponent where it is long: "190", "9.5e4".
 pub fn rough(value: f64) -> String {
-    format!("{value:.1e}")
+    let text = format!("{value:.1e}");
+    match text.parse::<f64>() {
+        Ok(rounded @ 10.0..1e4) => rounded.to_string(),
+        _ => text,
+    }
 }
 
 /// A space in so many digits; `of` chooses the unit.
@@ -82,6 +86,7 @@ mod tests {
             assert_eq!(space(bytes), words);
         }
         assert_eq!((rough(95_000.0), rough(150_000.0)), ("9.5e4".to_owned(), "1.5e5".to_owned()));
+        assert_eq!([188.0, 9_940.0, 9_960.0, 12.0, 0.004].map(rough), ["190", "9900", "1.0e4", "12", "4.0e-3"]);
     }
 
     #[test]

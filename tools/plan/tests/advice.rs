@@ -342,6 +342,9 @@ fn a_budget_bounds_the_drives() {
     let found = advice(&asked(2_100.0, 2..=6));
     assert!(found.ranking.iter().all(|trial| trial.price.is_some_and(|price| price <= 2_100.0)), "{:?}", found.reasons);
     assert!(found.unfit.iter().any(|trial| trial.candidate.members == 6));
+    // Of an array that is too dear and loses data with a drive, only the price was told.
+    let lacks: Vec<String> = found.unfit.iter().filter_map(|trial| asked(2_100.0, 2..=6).lack(trial)).collect();
+    assert!(lacks.iter().any(|lack| lack == "survives no failure and costs 3000 of 2100"), "{lacks:?}");
     assert!(found.reasons[0].contains("costing at most 2100"), "{:?}", found.reasons);
     let refused = |wish: Wish| advise(&wish, &|_, _| ()).map(|_| ()).expect_err("nothing fits").to_string();
     assert_eq!(refused(asked(100.0, 4..=4)), "a budget of 100 buys no s3500 at 500 each: use a budget of at least 2000 for 4");

@@ -107,6 +107,13 @@ fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
         ("advise --drives 4xsavvio10k5 --purpose vm --written-a-day 1TB", "as the wear of hard disks is not modelled"),
         ("what-if --drives 4xp4510 --level 5 --purpose media --written-a-day 1TB", "as the purpose writes nothing: leave it out"),
         ("calc endurance --tbw=-1 --years 5", "--tbw"),
+        ("calc rebuild --capacity-tb 4TB --mb-per-s 500", "\"4TB\" is not a number: write it without a unit, as in 4 or 0.5"),
+        ("calc mtbf long", "\"long\" is not a number"),
+        ("calc usable --level 6 --drives many --capacity-tb 4", "\"many\" is not a whole number"),
+        ("advise --drives 8xp4510 --purpose vm --price 800 --budget 5k", "\"5k\" is not a number"),
+        ("advise --drives 8xp4510 --purpose vm --survive two", "\"two\" is not a whole number"),
+        ("what-if --drives 6xp4510 --purpose vm --level 50 --spans two", "\"two\" is not a whole number"),
+        ("advise --drives 4xp4510,4xd3700 --purpose vm", "names drives of several models, which are not planned together"),
     ];
     for (line, sentence) in cases {
         let arguments: Vec<&str> = line.split(' ').collect();

@@ -129,6 +129,14 @@ pub fn parse_drives(text: &str) -> Result<(RangeInclusive<usize>, &str), String>
     if drive.is_empty() {
         return Err(wrong());
     }
+    // A second count with its model, as in 4xp4510,4xd3700.
+    let is_further = |part: &str| part.trim().split_once(['x', 'X', '*']).is_some_and(|(count, _)| is_count(count));
+    if drive.split([',', '+', '&', ';']).skip(1).any(is_further) {
+        return Err(format!(
+            "\"{text}\" names drives of several models, which are not planned together: name one, the smaller or slower, as it \
+             sets what an array of both holds and does"
+        ));
+    }
     if least == 0 || most > DRIVES_MAX {
         return Err(format!("{} drives are not modelled: use 1 to {DRIVES_MAX}", counts.trim()));
     }
@@ -136,6 +144,11 @@ pub fn parse_drives(text: &str) -> Result<(RangeInclusive<usize>, &str), String>
         return Err(format!("{} drives are not a range: use {most}-{least}", counts.trim()));
     }
     Ok((least..=most, drive))
+}
+
+/// True for digits, or two of them with a hyphen between.
+fn is_count(text: &str) -> bool {
+    !text.trim().is_empty() && text.trim().chars().all(|letter| letter.is_ascii_digit() || letter == '-')
 }
 
 impl Wish {
@@ -233,23 +246,20 @@ impl Wish {
         }
     }
 
-    /// The reason why a trial does not fulfil the wish, if it does not.
+    /// All reasons why a trial does not fulfil the wish, if it does not.
     pub fn lack(&self, trial: &Trial) -> Option<String> {
-        if let (Some(budget), Some(cost)) = (self.budget, trial.price)
-            && !self.is_affordable(trial.candidate.drives())
-        {
-            return Some(format!("costs {} of {}", money(cost), money(budget)));
-        }
-        if trial.survives < self.losses_min {
-            return Some(match trial.survives {
-                0 => "survives no failure".to_owned(),
-                survived => format!("survives {survived} of {} failures", self.losses_min),
-            });
-        }
-        (trial.usable_bytes < self.capacity_bytes_min).then(|| {
+        let fails = (trial.survives < self.losses_min).then(|| match trial.survives {
+            0 => "survives no failure".to_owned(),
+            survived => format!("survives {survived} of {} failures", self.losses_min),
+        });
+        let small = (trial.usable_bytes < self.capacity_bytes_min).then(|| {
             let (held, asked) = spaces(trial.usable_bytes as f64, self.capacity_bytes_min as f64);
-            format!("holds {held} and not {asked}")
-        })
+            format!("holds {held} of {asked}")
+        });
+        let dear = self.budget.zip(trial.price).filter(|_| !self.is_affordable(trial.candidate.drives()));
+        let dear = dear.map(|(budget, cost)| format!("costs {} of {}", money(cost), money(budget)));
+        let all: Vec<String> = [fails, small, dear].into_iter().flatten().collect();
+        (!all.is_empty()).then(|| all.join(" and "))
     }
 
     /// The reason why the budget buys none of the arrays, if it does not.
@@ -332,6 +342,10 @@ mod tests {
         for wrong in ["", "p4510", "x", "8x", "axp4510", "-8xp4510", "8-xp4510", "0xp4510", "9-8xp4510", "65xp4510", "-1xp4510"] {
             assert!(parse_drives(wrong).is_err(), "{wrong}");
         }
+        for several in ["4xp4510,4xd3700", "4xp4510 + 2xd3700", "2xs3500, 2-4 x p4510"] {
+            assert!(parse_drives(several).is_err_and(|sentence| sentence.contains("several models")), "{several}");
+        }
+        assert_eq!(parse_drives("8x./my 4x4, drives.toml"), Ok((8..=8, "./my 4x4, drives.toml")));
     }
 
     proptest! {

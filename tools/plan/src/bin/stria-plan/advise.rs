@@ -1,6 +1,6 @@
 //! `stria plan advise`: the command line of [`stria_plan::advice`].
 
-use crate::wish::{WishArgs, amount};
+use crate::wish::{WishArgs, amount, real, whole};
 use clap::Args;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -21,10 +21,10 @@ pub struct Advise {
     #[arg(long, value_name = "SIZE", value_parser = size::parse, default_value = "0")]
     capacity: u64,
     /// Number of failed drives that the array must survive, whichever they are
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, default_value_t = 1)]
     survive: usize,
     /// Budget for all drives, in the currency of --price
-    #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "AMOUNT", value_parser = real, allow_negative_numbers = true)]
     budget: Option<f64>,
     /// Print the source of each figure of the first array
     #[arg(long)]

@@ -20,6 +20,7 @@ use stria_plan::reproduce::row::short;
 use stria_plan::{calc, profile};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
+use wish::{real, whole};
 
 /// Plan an array: which level, how many drives and which strip suit a purpose, by the engine on modelled drives
 #[derive(Parser)]
@@ -56,50 +57,52 @@ enum Calc {
     /// Data that may be written in a year, a month and a day within an endurance rating
     Endurance {
         /// Terabytes written (TBW)
-        #[arg(long)]
+        #[arg(long, value_parser = real)]
         tbw: f64,
         /// Years of use
-        #[arg(long)]
+        #[arg(long, value_parser = real)]
         years: f64,
         /// Gigabytes of the drive, for full drive writes a day (DWPD)
-        #[arg(long)]
+        #[arg(long, value_parser = real)]
         capacity_gb: Option<f64>,
     },
     /// The endurance rating (TBW) from full drive writes a day
     Tbw {
         /// Full drive writes a day (DWPD)
-        #[arg(long)]
+        #[arg(long, value_parser = real)]
         dwpd: f64,
         /// Gigabytes of the drive
-        #[arg(long)]
+        #[arg(long, value_parser = real)]
         capacity_gb: f64,
         /// Years of the warranty
-        #[arg(long)]
+        #[arg(long, value_parser = real)]
         years: f64,
     },
     /// Days, years and annual failure rate from a mean time between failures
     Mtbf {
         /// Hours
+        #[arg(value_parser = real)]
         hours: f64,
     },
     /// The mean time between failures from an annual failure rate
     Afr {
         /// Percent of drives a year
+        #[arg(value_parser = real)]
         percent: f64,
     },
     /// The time to fill a drive, and the risk of an unreadable sector meanwhile
     Rebuild {
         /// Terabytes of the drive
-        #[arg(long)]
+        #[arg(long, value_parser = real)]
         capacity_tb: f64,
         /// Megabytes a second
-        #[arg(long)]
+        #[arg(long, value_parser = real)]
         mb_per_s: f64,
         /// Number of drives that are read, for the risk
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         read_drives: u32,
         /// Bits read for each unreadable bit, as in data sheets
-        #[arg(long, default_value_t = 1e15)]
+        #[arg(long, value_parser = real, default_value_t = 1e15)]
         bits_per_error: f64,
     },
     /// The space for data on an array
@@ -108,13 +111,13 @@ enum Calc {
         #[arg(long, value_enum)]
         level: LevelName,
         /// Drives
-        #[arg(long)]
+        #[arg(long, value_parser = whole::<usize>)]
         drives: usize,
         /// Terabytes of the smallest drive
-        #[arg(long)]
+        #[arg(long, value_parser = real)]
         capacity_tb: f64,
         /// Spans of RAID 50 and 60; the default is 2
-        #[arg(long)]
+        #[arg(long, value_parser = whole::<usize>)]
         spans: Option<usize>,
     },
 }
@@ -220,7 +223,9 @@ fn figures(command: Calc, as_json: bool) -> Result<u8, Failure> {
             figures.iter().map(|Figure(name, value, _)| ((*name).to_owned(), json!(value))).collect();
         print_json(&Value::Object(all));
     } else {
-        figures.iter().for_each(|Figure(name, value, unit)| print(&format!("{name}: {} {unit}\n", short(*value))));
+        for Figure(name, value, unit) in figures {
+            print(&format!("{}\n", format!("{name}: {} {unit}", short(value)).trim_end()));
+        }
     }
     Ok(0)
 }

@@ -2,7 +2,7 @@
 
 use crate::advise::{explained_loss, explained_wear, figures_json, price, purpose, row, wear};
 use crate::level_name::LevelName;
-use crate::wish::WishArgs;
+use crate::wish::{WishArgs, whole};
 use clap::Args;
 use serde_json::{Value, json};
 use stria_plan::advice::{Variant, Wish, what_if};
@@ -19,7 +19,7 @@ pub struct WhatIf {
     #[arg(long, value_enum)]
     level: LevelName,
     /// Spans of RAID 50 and 60; the default is 2
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
     spans: Option<usize>,
 }
 
@@ -70,6 +70,11 @@ fn against(variants: &[Variant], variant: &Variant) -> Option<f64> {
     Some(speed(variant)? / speed(&variants[0])?)
 }
 
+/// A share as what it adds. 0.0 is added because -0.4, rounded, would be written as -0.
+fn change(share: f64) -> String {
+    format!("{:+.0} %", (100.0 * (share - 1.0)).round() + 0.0)
+}
+
 /// The same as JSON.
 pub fn told(wish: &Wish, variants: &[Variant]) -> Value {
     let variant = |variant: &Variant| match &variant.outcome {
@@ -95,7 +100,7 @@ fn shown(wish: &Wish, variants: &[Variant]) -> String {
     let rows = variants.iter().filter_map(|variant| {
         let trial = variant.outcome.as_ref().ok()?;
         let [level, drives, _, strip, usable, survives, speed, iops, _, mean, p99] = <[String; 11]>::try_from(row(trial)).ok()?;
-        let change = against(variants, variant).map_or(String::new(), |share| format!("{:+.0} %", 100.0 * (share - 1.0)));
+        let change = against(variants, variant).map_or(String::new(), change);
         let loss = trial.risk.map_or("-".to_owned(), |found| stria_plan::advice::explain::risk(found.loss.loss));
         let mut cells =
             vec![variant.change.clone(), level, drives, strip, usable, survives, speed, change, iops, mean, p99, loss];
@@ -117,4 +122,14 @@ fn shown(wish: &Wish, variants: &[Variant]) -> String {
         explained_loss()
     );
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_that_is_rounded_to_nothing_has_no_minus() {
+        assert_eq!([0.996, 1.0, 1.004, 0.87, 1.33].map(change), ["+0 %", "+0 %", "+0 %", "-13 %", "+33 %"]);
+    }
 }

@@ -3,6 +3,7 @@
 use crate::{here, measured, smart};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 use stria_plan::advice::wish::{self, DRIVES_MAX, STRIPS_KIB};
 use stria_plan::advice::{Purpose, State, Wish};
 use stria_plan::calibration::{self, Calibration};
@@ -30,19 +31,19 @@ pub struct WishArgs {
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     block: Option<u64>,
     /// With --block: percent of reads
-    #[arg(long, value_name = "PERCENT", default_value_t = 70.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "PERCENT", value_parser = real, default_value_t = 70.0, allow_negative_numbers = true)]
     reads: f64,
     /// With --block, a trace or a run: requests in flight; the default is 32 with --block, and the measured number of a trace
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
     depth: Option<u32>,
     /// With --block: threads that send them
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value_t = 1)]
     threads: u32,
     /// With --block: sequential requests
     #[arg(long)]
     sequential: bool,
     /// Spares among the drives
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, default_value_t = 0)]
     spares: usize,
     /// Strip to try, such as 64K; repeat for several
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -52,16 +53,16 @@ pub struct WishArgs {
     #[arg(long, value_enum, default_value_t = StateName::Used)]
     state: StateName,
     /// Price of a drive, in any currency; replaces the price in its profile
-    #[arg(long, value_name = "AMOUNT", allow_negative_numbers = true)]
+    #[arg(long, value_name = "AMOUNT", value_parser = real, allow_negative_numbers = true)]
     price: Option<f64>,
     /// Data that clients write to the array in a day, such as 2TB, to compute the drives' lifetime
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     written_a_day: Option<u64>,
     /// Hours until a failed drive is replaced if there is no spare
-    #[arg(long, value_name = "HOURS", default_value_t = 24.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "HOURS", value_parser = real, default_value_t = 24.0, allow_negative_numbers = true)]
     replace_hours: f64,
     /// Days from one scrub to the next
-    #[arg(long, value_name = "DAYS", default_value_t = 30.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "DAYS", value_parser = real, default_value_t = 30.0, allow_negative_numbers = true)]
     scrub_days: f64,
     /// Correct the models by the measurements of `stria lab run --verify-plan` on this machine
     #[arg(long)]
@@ -141,6 +142,22 @@ pub fn number(value: f64) -> String {
     } else {
         value.to_string()
     }
+}
+
+/// A number of the command line.
+///
+/// # Errors
+/// A sentence, if it is none.
+pub fn real(text: &str) -> Result<f64, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is not a number: write it without a unit, as in 4 or 0.5"))
+}
+
+/// A whole number of the command line.
+///
+/// # Errors
+/// A sentence, if it is none.
+pub fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|_| format!("\"{text}\" is not a whole number that is possible here: write it in digits, as in 4"))
 }
 
 /// A time of the command line, from 0 to so much.
