@@ -122,8 +122,9 @@ pub struct Backplane {
     from_drives: Vec<(usize, Ask)>,
     served: u64,
     stepped_at: Nanos,
-    /// The first of `wakes`.
+    /// The first of `wakes`, and whose it is: of several the first member's.
     drives_wake: Nanos,
+    next_drive: usize,
 }
 
 impl Backplane {
@@ -165,6 +166,7 @@ impl Backplane {
             served: 0,
             stepped_at: 0,
             drives_wake: Nanos::MAX,
+            next_drive: 0,
         }
     }
 
@@ -218,8 +220,20 @@ impl Backplane {
         let Member { drive, passing, .. } = &mut self.members[member];
         let tag = passing.insert(ask) as Tag;
         drive.submit(now, Ask { tag, ..ask });
-        self.wakes[member] = drive.next_wake().unwrap_or(Nanos::MAX);
-        self.drives_wake = self.drives_wake.min(self.wakes[member]);
+        let wake = drive.next_wake().unwrap_or(Nanos::MAX);
+        self.wakes[member] = wake;
+        if wake < self.drives_wake || (wake == self.drives_wake && member < self.next_drive) {
+            (self.drives_wake, self.next_drive) = (wake, member);
+        }
+    }
+
+    /// Looks for the drive that is due first. Most steps are of one drive, so this is the only look at the others.
+    fn find_next_drive(&mut self) {
+        let (mut wake, mut drive) = (Nanos::MAX, 0);
+        for (index, &at) in self.wakes.iter().enumerate() {
+            (wake, drive) = if at < wake { (at, index) } else { (wake, drive) };
+        }
+        (self.drives_wake, self.next_drive) = (wake, drive);
     }
 
     /// The port of a member that a request passes.
@@ -284,18 +298,15 @@ impl Backplane {
         while let Some((_, transfer)) = self.transfers.take_due(now) {
             self.due.push(transfer);
         }
-        self.drives_wake = Nanos::MAX;
-        for index in 0..self.wakes.len() {
-            if self.wakes[index] <= now {
-                let Member { drive, passing, .. } = &mut self.members[index];
-                drive.poll(now, &mut self.ended);
-                self.wakes[index] = drive.next_wake().unwrap_or(Nanos::MAX);
-                for tag in &self.ended {
-                    self.from_drives.push((index, passing.remove(*tag as usize)));
-                }
-                self.ended.clear();
+        while self.drives_wake <= now {
+            let index = self.next_drive;
+            let Member { drive, passing, .. } = &mut self.members[index];
+            drive.poll(now, &mut self.ended);
+            self.wakes[index] = drive.next_wake().unwrap_or(Nanos::MAX);
+            for tag in self.ended.drain(..) {
+                self.from_drives.push((index, passing.remove(tag as usize)));
             }
-            self.drives_wake = self.drives_wake.min(self.wakes[index]);
+            self.find_next_drive();
         }
         // Most steps of a drive end nothing.
         if self.due.is_empty() && self.from_drives.is_empty() {

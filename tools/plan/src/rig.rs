@@ -310,12 +310,10 @@ impl Rig {
 
     /// Requests to members that a client's request needs by its level.
     fn planned(&self, ask: &Ask) -> u64 {
-        let steps = match ask.kind {
-            Kind::Read => steps::read(&self.layout, ask, |first, _, _| first),
-            Kind::Write { .. } => steps::write(&self.layout, ask),
-            Kind::Trim | Kind::Flush => return 1,
-        };
-        (steps.reads.len() + steps.last.len()).max(1) as u64
+        match ask.kind {
+            Kind::Read | Kind::Write { .. } => steps::count(&self.layout, ask).max(1) as u64,
+            Kind::Trim | Kind::Flush => 1,
+        }
     }
 
     /// Charges the processor for what the array has sent and nobody paid for.

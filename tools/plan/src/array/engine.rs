@@ -33,7 +33,10 @@ pub enum Condition {
 /// The state that members share: the drives, the time, and the completions that the engine has not seen.
 struct Shared {
     backplane: Rc<RefCell<Backplane>>,
+    /// The time at which requests reach members.
     now: Cell<Nanos>,
+    /// The time as the engine was told.
+    told: Cell<Nanos>,
     ended: RefCell<Vec<VecDeque<Tag>>>,
     /// All of `ended` together.
     ended_count: Cell<usize>,
@@ -84,72 +87,61 @@ impl Shared {
 /// A span of RAID 50 or 60. The array above polls all spans whenever one member has answered; a span passes on only polls at
 /// which something is due for it.
 struct Span {
-    device: Box<dyn BlockDevice>,
+    array: Bound,
+    limits: Limits,
     shared: Rc<Shared>,
     members: Range<usize>,
-    now: Nanos,
-    polled_at: Nanos,
-    /// True if a request was submitted and the device not polled since.
-    submitted: bool,
-    /// The device's own next wake, as of its last poll.
+    /// The time as the span was told.
+    told: Nanos,
+    /// When the span next has something to do, unless a member answers.
     wake: Option<Nanos>,
     is_polled_always: bool,
-    /// Ended at a poll for the sake of the time.
-    ended: Vec<Completion>,
 }
 
 impl Span {
-    fn new(device: Box<dyn BlockDevice>, shared: &Rc<Shared>, members: Range<usize>, is_polled_always: bool) -> Self {
-        let (shared, ended) = (Rc::clone(shared), Vec::new());
-        Self { device, shared, members, now: 0, polled_at: 0, submitted: true, wake: None, is_polled_always, ended }
-    }
-
-    fn poll_device(&mut self, completions: &mut Vec<Completion>) {
-        (self.polled_at, self.submitted) = (self.now, false);
-        self.device.poll(self.now, completions);
-        self.wake = self.device.next_wake();
+    fn new(array: Bound, shared: &Rc<Shared>, members: Range<usize>, is_polled_always: bool) -> Self {
+        let limits = array.limits().clone();
+        Self { array, limits, shared: Rc::clone(shared), members, told: 0, wake: Some(0), is_polled_always }
     }
 }
 
 impl BlockDevice for Span {
     fn limits(&self) -> &Limits {
-        self.device.limits()
+        &self.limits
     }
 
     fn submit(&mut self, request: Request) {
-        // The device tells the time by its last poll.
-        if self.polled_at < self.now {
-            let mut ended = std::mem::take(&mut self.ended);
-            self.poll_device(&mut ended);
-            self.ended = ended;
+        let told = self.shared.told.get();
+        if self.told < told {
+            self.told = told;
+            self.array.set_now(told);
         }
-        self.submitted = true;
-        self.device.submit(request);
+        self.array.submit(request);
+        self.wake = self.array.next_wake();
     }
 
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
-        self.now = now.max(self.now);
-        completions.append(&mut self.ended);
-        let is_due = self.is_polled_always || self.submitted || self.wake.is_some_and(|at| at <= self.now);
+        let is_due = self.is_polled_always || self.wake.is_some_and(|at| at <= now);
         if is_due || self.shared.has_ended(&self.members) {
-            self.poll_device(completions);
+            self.told = now.max(self.told);
+            self.array.poll(now, completions);
+            self.wake = self.array.next_wake();
         }
     }
 
     fn next_wake(&self) -> Option<Nanos> {
-        if self.submitted || !self.ended.is_empty() || self.shared.has_ended(&self.members) { Some(0) } else { self.wake }
+        if self.shared.has_ended(&self.members) { Some(0) } else { self.wake }
     }
 }
 
 /// An array of the engine on modelled drives (see the module).
 pub struct EngineArray {
     shared: Rc<Shared>,
-    device: Box<dyn BlockDevice>,
+    device: Bound,
+    size_sectors: u64,
     /// The array, or that of the first span, that is in the condition.
     first: Option<Bound>,
-    /// True if a request was submitted and the engine not polled since.
-    submitted: bool,
-    /// The engine's own next wake, as of its last poll.
+    /// When the engine next has something to do, unless a member answers.
     engine_wake: Option<Nanos>,
     /// True if a spare is filled: the engine begins a further window of that at each poll at which no member has answered.
     is_polled_always: bool,
@@ -177,8 +169,8 @@ impl EngineArray {
         let redundant = layout.level.is_redundant();
         assert!(redundant || condition == Condition::Optimal, "{} cannot lack a member", layout.level);
         let ended = RefCell::new(vec![VecDeque::new(); drives.len()]);
-        let [now, data_start_sector, requests] = [0, 0, 0].map(Cell::new);
-        let shared = Rc::new(Shared { backplane, now, ended, ended_count: Cell::new(0), data_start_sector, requests });
+        let [now, told, data_start_sector, requests] = [0; 4].map(Cell::new);
+        let shared = Rc::new(Shared { backplane, now, told, ended, ended_count: Cell::new(0), data_start_sector, requests });
         let member = |(index, drive): (usize, &DriveConfig)| {
             let slot = Slot { shared: Rc::clone(&shared), index, size_sectors: layout.member_sectors };
             Box::new(Modelled::new(slot, drive.has_volatile_cache(), drive.is_rotational())) as Box<dyn BlockDevice>
@@ -186,19 +178,19 @@ impl EngineArray {
         let mut members: Vec<Box<dyn BlockDevice>> = drives.iter().enumerate().map(member).collect();
         let level = layout.level.in_engine();
         let (pool, completions, members_ended) = (Pool::default(), Vec::new(), Vec::new());
-        let made = |device, first| Self {
+        let made = |device: Bound, first| Self {
             shared: Rc::clone(&shared),
+            size_sectors: device.limits().size_sectors,
             device,
             first,
-            submitted: true,
-            engine_wake: None,
+            engine_wake: Some(0),
             is_polled_always: condition == Condition::Rebuilding,
             pool,
             completions,
             members_ended,
         };
         if layout.level == Level::Single {
-            return Ok(made(members.remove(0), None));
+            return Ok(made(Bound::Single(members.remove(0)), None));
         }
         let mut spares = members.split_off(layout.members);
         let strip = layout.strip_sectors;
@@ -220,21 +212,20 @@ impl EngineArray {
             array.set_hedging(platform.hedges_reads);
             lower.push(array);
         }
-        let first = lower[0].clone();
+        let first = lower[0].handle();
         let device = match spans {
-            1 => lower.remove(0).device(),
+            1 => lower.remove(0),
             _ => {
                 let own = layout.members / spans;
                 let span = |(index, array): (usize, Bound)| {
                     let is_polled_always = index == 0 && condition == Condition::Rebuilding;
-                    Box::new(Span::new(array.device(), &shared, index * own..(index + 1) * own, is_polled_always))
-                        as Box<dyn BlockDevice>
+                    Box::new(Span::new(array, &shared, index * own..(index + 1) * own, is_polled_always)) as Box<dyn BlockDevice>
                 };
                 let spans = lower.into_iter().enumerate().map(span).collect();
-                without(stria_array::Level::Raid0, strip, Condition::Optimal, spans)?.device()
+                without(stria_array::Level::Raid0, strip, Condition::Optimal, spans)?
             }
         };
-        Ok(made(device, Some(first)))
+        Ok(made(device, first))
     }
 
     /// Requests to the members' data since this was last asked for, whatever caused them. Metadata are not among them.
@@ -248,7 +239,7 @@ impl EngineArray {
         match self.first.as_ref() {
             Some(Bound::Bare(array)) => array.with_engine(|engine| engine.set_speed(speed, speed)),
             Some(Bound::Recorded(array)) => array.with_engine(|engine| engine.set_speed(speed, speed)),
-            None => {}
+            Some(Bound::Single(_)) | None => {}
         }
     }
 
@@ -257,21 +248,33 @@ impl EngineArray {
         let status = match self.first.as_ref()? {
             Bound::Bare(array) => array.status(),
             Bound::Recorded(array) => array.status(),
+            Bound::Single(_) => return None,
         };
         status.sweep.map(|sweep| sweep.done_sectors)
     }
 }
 
-/// An engine and its driver.
-#[derive(Clone)]
+/// An engine and its driver, or a drive without one. Members begin a request without a poll, so the engine needs none for the
+/// sake of the time or of a request that it only passes on.
 enum Bound {
+    Single(Box<dyn BlockDevice>),
     Bare(ArrayDevice<NoMetadata>),
     Recorded(ArrayDevice<MdRecorder>),
 }
 
 impl Bound {
+    /// A further handle of the same array; none of a drive.
+    fn handle(&self) -> Option<Self> {
+        match self {
+            Self::Single(_) => None,
+            Self::Bare(array) => Some(Self::Bare(array.clone())),
+            Self::Recorded(array) => Some(Self::Recorded(array.clone())),
+        }
+    }
+
     fn set_hedging(&self, on: bool) {
         match self {
+            Self::Single(_) => {}
             Self::Bare(array) => array.with_engine(|engine| engine.set_hedging(on)),
             Self::Recorded(array) => array.with_engine(|engine| engine.set_hedging(on)),
         }
@@ -279,8 +282,51 @@ impl Bound {
 
     fn device(self) -> Box<dyn BlockDevice> {
         match self {
+            Self::Single(drive) => drive,
             Self::Bare(array) => Box::new(array),
             Self::Recorded(array) => Box::new(array),
+        }
+    }
+
+    fn limits(&self) -> &Limits {
+        match self {
+            Self::Single(drive) => drive.limits(),
+            Self::Bare(array) => array.limits(),
+            Self::Recorded(array) => array.limits(),
+        }
+    }
+
+    /// Tells the time: requests are submitted then.
+    fn set_now(&self, now: Nanos) {
+        match self {
+            Self::Single(_) => {}
+            Self::Bare(array) => array.set_now(now),
+            Self::Recorded(array) => array.set_now(now),
+        }
+    }
+
+    fn submit(&mut self, request: Request) {
+        match self {
+            Self::Single(drive) => drive.submit(request),
+            Self::Bare(array) => array.submit(request),
+            Self::Recorded(array) => array.submit(request),
+        }
+    }
+
+    fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
+        match self {
+            Self::Single(drive) => drive.poll(now, completions),
+            Self::Bare(array) => array.poll(now, completions),
+            Self::Recorded(array) => array.poll(now, completions),
+        }
+    }
+
+    /// When a poll next makes progress.
+    fn next_wake(&self) -> Option<Nanos> {
+        match self {
+            Self::Single(drive) => drive.next_wake(),
+            Self::Bare(array) => array.next_wake_of_models(),
+            Self::Recorded(array) => array.next_wake_of_models(),
         }
     }
 }
@@ -342,8 +388,7 @@ fn without(
 impl EngineArray {
     /// The time of the engine's own next wake.
     fn engine_wake(&self) -> Option<Nanos> {
-        let wake = if self.submitted { Some(0) } else { self.engine_wake };
-        wake.map(|at| at.max(self.shared.now.get()))
+        self.engine_wake.map(|at| at.max(self.shared.now.get()))
     }
 
     /// The drives are at `now`: polls the engine, unless nothing has changed for it, as with most steps of a drive.
@@ -369,7 +414,7 @@ impl EngineArray {
 
     fn poll_engine(&mut self, now: Nanos) {
         self.shared.now.set(now);
-        self.submitted = false;
+        self.shared.told.set(now);
         self.device.poll(now, &mut self.completions);
         self.engine_wake = self.device.next_wake();
     }
@@ -377,14 +422,15 @@ impl EngineArray {
 
 impl Model for EngineArray {
     fn size_sectors(&self) -> u64 {
-        self.device.limits().size_sectors
+        self.size_sectors
     }
 
     fn submit(&mut self, now: Nanos, ask: Ask) {
-        // The engine tells the time by its last poll.
+        // The engine knows the time of its last poll.
         let stepped_at = self.shared.backplane.borrow().stepped_at();
         if self.shared.now.get() < stepped_at {
-            self.poll_engine(stepped_at);
+            self.shared.told.set(stepped_at);
+            self.device.set_now(stepped_at);
         }
         self.shared.now.set(now);
         let len = bytes(ask.sectors);
@@ -394,8 +440,8 @@ impl Model for EngineArray {
             Kind::Trim => Operation::WriteZeroes { fua: false, unmap: true, fast: false },
             Kind::Flush => Operation::Flush,
         };
-        self.submitted = true;
         self.device.submit(Request { tag: ask.tag, start_sector: ask.start_sector, sectors: ask.sectors, operation });
+        self.engine_wake = self.device.next_wake();
     }
 
     fn poll(&mut self, now: Nanos, ended: &mut Vec<Tag>) {

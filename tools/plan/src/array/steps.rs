@@ -50,6 +50,24 @@ pub fn write(layout: &Layout, request: &Ask) -> Steps {
     steps
 }
 
+/// The number of requests to members that a read or a write takes.
+pub fn count(layout: &Layout, request: &Ask) -> usize {
+    let reads = request.kind == Kind::Read;
+    // Most requests lie within one strip: their number is known without a list of them.
+    if request.start_sector % layout.strip_sectors + request.sectors <= layout.strip_sectors {
+        return if reads { 1 } else { count_in_strip(layout, request.sectors == layout.strip_sectors) };
+    }
+    let steps = if reads { read(layout, request, |first, _, _| first) } else { write(layout, request) };
+    steps.reads.len() + steps.last.len()
+}
+
+/// The same of a write within one strip. `whole`: it covers the strip.
+fn count_in_strip(layout: &Layout, whole: bool) -> usize {
+    let (columns, parities) = (layout.columns(), layout.level.parities());
+    let reads = if parities == 0 || (whole && columns == 1) { 0 } else { (columns - 1).min(1 + parities) };
+    reads + layout.copies() + parities
+}
+
 fn with_parity(layout: &Layout, kind: Kind, stripe: &[Piece], base: u64, steps: &mut Steps) {
     let number = stripe[0].stripe;
     let from = stripe.iter().map(|piece| piece.offset_sectors).min().unwrap_or(0);
@@ -115,6 +133,37 @@ mod tests {
     fn whole_stripes_are_written_without_reading() {
         assert_eq!(counts(Level::Raid5 { spans: 1 }, 4, 96), (0, 4));
         assert_eq!(counts(Level::Raid6 { spans: 1 }, 6, 128), (0, 6));
+    }
+
+    #[test]
+    fn the_number_of_requests_is_that_of_the_steps() {
+        let levels = [
+            (Level::Raid0, 3),
+            (Level::Raid1, 3),
+            (Level::Raid10, 4),
+            (Level::Raid4, 4),
+            (Level::Raid5 { spans: 1 }, 2),
+            (Level::Raid5 { spans: 1 }, 3),
+            (Level::Raid5 { spans: 1 }, 6),
+            (Level::Raid5 { spans: 2 }, 8),
+            (Level::Raid6 { spans: 1 }, 4),
+            (Level::Raid6 { spans: 1 }, 8),
+            (Level::Raid6 { spans: 2 }, 10),
+        ];
+        for (level, members) in levels {
+            let layout = layout(level, members);
+            for (start, sectors) in [(0, 8), (8, 24), (0, 32), (32, 32), (30, 2), (30, 3), (0, 64), (5, 200), (96, 320)] {
+                for kind in [Kind::Read, Kind::Write { fua: false }] {
+                    let request = ask(kind, start, sectors);
+                    let steps = match kind {
+                        Kind::Read => read(&layout, &request, |first, _, _| first),
+                        _ => write(&layout, &request),
+                    };
+                    let expected = steps.reads.len() + steps.last.len();
+                    assert_eq!(count(&layout, &request), expected, "{level} of {members}: {request:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -15,6 +15,9 @@ use stria_block::Nanos;
 /// 20 ms: the time over which the use of the dies is averaged. Source: none; some tens of programs, well below any run.
 const USE_WINDOW_NS: f64 = 20e6;
 
+/// 8: dies of which one number tells the first end, so that the die that is free first is found among some dozens in a few looks.
+const GROUP_DIES: usize = 8;
+
 #[derive(Clone, Debug, Default)]
 struct Die {
     reads_end: Nanos,
@@ -67,8 +70,9 @@ impl Die {
 #[derive(Clone, Debug)]
 pub struct Flash {
     dies: Vec<Die>,
-    /// The end of each die's last program: side by side, as each program looks for the first of them.
+    /// The end of each die's last program, and the first of each group's.
     programs_ends: Vec<Nanos>,
+    group_ends: Vec<Nanos>,
     channels: Vec<Station>,
     channel_bytes_per_s: u64,
     program_bytes: u64,
@@ -92,6 +96,7 @@ impl Flash {
         Self {
             dies: vec![Die::default(); config.dies as usize],
             programs_ends: vec![0; config.dies as usize],
+            group_ends: vec![0; (config.dies as usize).div_ceil(GROUP_DIES)],
             channels: vec![Station::default(); config.channels as usize],
             channel_bytes_per_s: config.channel_bytes_per_s,
             program_bytes: config.program_bytes,
@@ -120,12 +125,13 @@ impl Flash {
         let cells = self.read_ns - self.spread_ns + self.chance.below(2 * self.spread_ns + 1);
         let die = &mut self.dies[index];
         die.read(now, cells, self.suspend_ns, self.program_yields);
-        if let Some(&end) = die.ends.back() {
-            self.programs_ends[index] = end;
+        let (read_end, programs_end) = (die.reads_end, die.ends.back().copied());
+        if let Some(end) = programs_end {
+            self.set_programs_end(index, end);
         }
         let transfer = transfer_ns(bytes, self.channel_bytes_per_s);
         let channels = self.channels.len();
-        let end = die.reads_end + transfer;
+        let end = read_end + transfer;
         end.max(self.channels[index % channels].serve(now, transfer))
     }
 
@@ -141,17 +147,17 @@ impl Flash {
         let loaded = self.channels[index % channels].serve(now, transfer);
         let die = &mut self.dies[index];
         die.advance(now);
-        let end = &mut self.programs_ends[index];
-        let free = (*end).max(die.reads_end).max(now);
-        *end = free.max(loaded) + extra_ns + program_ns.unwrap_or(self.program_ns);
+        let free = self.programs_ends[index].max(die.reads_end).max(now);
+        let mut end = free.max(loaded) + extra_ns + program_ns.unwrap_or(self.program_ns);
         die.programs += 1;
         self.programs += 1;
         if die.programs == self.block_programs {
             die.programs = 0;
-            *end += self.erase_ns;
+            end += self.erase_ns;
             self.erases += 1;
         }
-        die.ends.push_back(*end);
+        die.ends.push_back(end);
+        self.set_programs_end(index, end);
         free - now
     }
 
@@ -165,18 +171,26 @@ impl Flash {
         self.programs_ends.iter().copied().max().unwrap_or(0)
     }
 
+    fn set_programs_end(&mut self, die: usize, end: Nanos) {
+        self.programs_ends[die] = end;
+        let group = die / GROUP_DIES;
+        let dies = &self.programs_ends[group * GROUP_DIES..self.programs_ends.len().min((group + 1) * GROUP_DIES)];
+        self.group_ends[group] = dies.iter().copied().min().expect("a group has dies");
+    }
+
     /// The die whose last program ends first: of several the next one in turn.
     fn least_busy(&self) -> usize {
-        let (before, from) = self.programs_ends.split_at((self.programs % self.dies.len() as u64) as usize);
-        let mut best = (Nanos::MAX, 0);
-        for (ends, first) in [(from, before.len()), (before, 0)] {
-            for (index, &end) in ends.iter().enumerate() {
-                if end < best.0 {
-                    best = (end, first + index);
-                }
-            }
-        }
-        best.1
+        let (dies, turn) = (self.programs_ends.len(), (self.programs % self.programs_ends.len() as u64) as usize);
+        let first = self.group_ends.iter().copied().min().expect("there are dies");
+        let within = |from: usize, to: usize| (from..to).find(|&die| self.programs_ends[die] == first);
+        // The rest of the turn's group, the groups behind it, and those before it, the turn's own again.
+        let group = turn / GROUP_DIES;
+        let groups = (group + 1..self.group_ends.len()).chain(0..=group);
+        let elsewhere = || {
+            let group = groups.into_iter().find(|&group| self.group_ends[group] == first)?;
+            within(group * GROUP_DIES, dies.min((group + 1) * GROUP_DIES))
+        };
+        within(turn, dies.min((group + 1) * GROUP_DIES)).or_else(elsewhere).expect("some die is the first")
     }
 
     /// Units are dealt to dies in rounds, each of which begins at a die that its number determines: neighbours lie on different
@@ -184,5 +198,36 @@ impl Flash {
     fn die_of(&self, unit: u64) -> usize {
         let dies = self.dies.len() as u64;
         ((unit + mix(unit / dies)) % dies) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backplane::DriveConfig;
+
+    /// Its plain twin: looks at every die in turn.
+    fn first_in_turn(flash: &Flash) -> usize {
+        let dies = flash.programs_ends.len();
+        let turn = (flash.programs % dies as u64) as usize;
+        (0..dies).map(|step| (turn + step) % dies).min_by_key(|&die| flash.programs_ends[die]).expect("there are dies")
+    }
+
+    #[test]
+    fn a_program_goes_to_the_die_that_ends_first_in_turn() {
+        let DriveConfig::Ssd(config) = crate::profile::drive("p4510").expect("a drive").config else { panic!("an SSD") };
+        for dies in [1, 7, 8, 9, 64, 66] {
+            let mut flash = Flash::new(&SsdConfig { dies, ..config.clone() }, Chance::new(1, 0));
+            let (mut chance, mut now) = (Chance::new(2, 0), 0);
+            for _ in 0..5_000 {
+                assert_eq!(flash.least_busy(), first_in_turn(&flash), "{dies} dies");
+                match chance.below(3) {
+                    0 => _ = flash.read(now, chance.below(1 << 20), 4096),
+                    // Few different times, so that several dies end at once.
+                    _ => _ = flash.program(now, 1000 * chance.below(2), Some(1_000_000)),
+                }
+                now += 10_000 * chance.below(4);
+            }
+        }
     }
 }
