@@ -1,6 +1,6 @@
 //! The activity of clients, and what the array may do for them now.
 
-use crate::WritePolicy;
+use crate::{Refusal, WritePolicy};
 use std::cell::{Cell, RefCell};
 use stria_block::{IoError, Nanos};
 
@@ -84,6 +84,19 @@ impl RunState {
     /// True if members' metadata may be written: the array is not read-only, or became so in this run (R88).
     pub fn may_record(&self) -> bool {
         self.may_record.get()
+    }
+
+    /// Whether members may change. On a read-only array they may not, since every change writes superblocks.
+    ///
+    /// # Errors
+    /// The array is read-only.
+    pub fn may_change(&self) -> Result<(), Refusal> {
+        match self.is_read_only() {
+            true => {
+                Err(Refusal("the array is read-only, and this would write to its members: serve it without --read-only".into()))
+            }
+            false => Ok(()),
+        }
     }
 
     pub fn is_stopping(&self) -> bool {

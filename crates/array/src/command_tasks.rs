@@ -10,7 +10,7 @@
 use crate::action::Action;
 use crate::core::Core;
 use crate::log::StartStage;
-use crate::{Command, CommandId, Flaw, MemberId, MemberState, Refusal, Step};
+use crate::{Command, CommandId, Flaw, MemberId, Refusal, Step};
 use stria_block::Nanos;
 
 /// 5 s: the longest that a step waits. Only a long replay or a member that hangs takes more than moments.
@@ -30,59 +30,6 @@ impl Core {
         self.log.stage() < StartStage::Replayed && !self.run.is_read_only()
     }
 
-    /// Whether members may change. On a read-only array they may not, since every change writes superblocks.
-    pub fn may_change(&self) -> Result<(), Refusal> {
-        match self.run.is_read_only() {
-            true => {
-                Err(Refusal("the array is read-only, and this would write to its members: serve it without --read-only".into()))
-            }
-            false => Ok(()),
-        }
-    }
-
-    pub fn state_of(&self, member: MemberId) -> Result<(MemberState, String), Refusal> {
-        let members = self.members.borrow();
-        if member.0 >= members.count() {
-            return Err(Refusal(format!("the array has no member {}: `status` shows the members", member.0)));
-        }
-        let member = members.get(member);
-        Ok((member.state, member.config.name.clone()))
-    }
-
-    /// The name of a member that is in use.
-    fn name_in_use(&self, member: MemberId) -> Result<String, Refusal> {
-        match self.state_of(member)? {
-            (MemberState::Failed, name) => {
-                Err(Refusal(format!("{name} has failed already; `stria remove` takes it off the list")))
-            }
-            (_, name) => Ok(name),
-        }
-    }
-
-    /// The slot of a member that may be replaced.
-    pub fn slot_to_replace(&self, member: MemberId) -> Result<usize, Refusal> {
-        let (state, name) = self.state_of(member)?;
-        if state != MemberState::InSync {
-            return Err(Refusal(format!("{name} cannot be replaced: it is not an in-sync member; its slot is rebuilt instead")));
-        }
-        let members = self.members.borrow();
-        let slot = members.get(member).slot.expect("in-sync members have a slot");
-        match members.slots()[slot].replacement {
-            Some(_) => Err(Refusal(format!("{name} is being replaced already"))),
-            None => Ok(slot),
-        }
-    }
-
-    /// A member may be taken out: it has failed, or is a spare.
-    pub fn may_remove(&self, member: MemberId) -> Result<(), Refusal> {
-        match self.state_of(member)? {
-            (MemberState::Failed | MemberState::Spare, _) => Ok(()),
-            (MemberState::InSync | MemberState::Rebuilding | MemberState::Replacing, name) => {
-                Err(Refusal(format!("{name} is in use: `fail` it first, or `replace` it to keep redundancy meanwhile")))
-            }
-        }
-    }
-
     /// Makes every lane take a step, and waits until all have. If this lane refuses it, the others are not asked.
     async fn on_every_lane(&self, step: Step) -> Result<(), Refusal> {
         let number = self.commands.next_number();
@@ -99,17 +46,17 @@ impl Core {
         match command {
             Command::Fail(member) => self.fail_by_command(member).await,
             Command::Remove(member) => {
-                self.may_change()?;
-                self.may_remove(member)?;
+                self.run.may_change()?;
+                self.members.borrow().may_remove(member)?;
                 self.on_every_lane(Step::Release(member)).await?;
                 self.on_every_lane(Step::Remove(member)).await
             }
             Command::CommitDrops => self.on_every_lane(Step::CommitDrops).await,
             Command::Add { replaces, offer, newcomer: () } => {
-                self.may_change()?;
+                self.run.may_change()?;
                 self.on_every_lane(Step::CommitDrops).await?;
                 let replaces = match replaces {
-                    Some(member) => Some((member, self.slot_to_replace(member)?)),
+                    Some(member) => Some((member, self.members.borrow().slot_to_replace(member)?)),
                     None => None,
                 };
                 let number = commands.next_number();
@@ -117,8 +64,8 @@ impl Core {
                 commands.answer(&self.ready, number).await
             }
             Command::Replace { member, spare } => {
-                self.may_change()?;
-                let slot = self.slot_to_replace(member)?;
+                self.run.may_change()?;
+                let slot = self.members.borrow().slot_to_replace(member)?;
                 self.on_every_lane(Step::Replace { member, slot, spare }).await
             }
             Command::Scrub { repair, from_sector } => {
@@ -140,8 +87,8 @@ impl Core {
     }
 
     async fn fail_by_command(&self, member: MemberId) -> Result<(), Refusal> {
-        self.may_change()?;
-        let name = self.name_in_use(member)?;
+        self.run.may_change()?;
+        let name = self.members.borrow().name_in_use(member)?;
         self.on_every_lane(Step::EndReplay).await.map_err(|_| {
             Refusal(format!(
                 "{name} cannot be failed yet: the array has just started, and still replays its write log; fail it again in a moment"
@@ -149,7 +96,8 @@ impl Core {
         })?;
         self.on_every_lane(Step::StopRelyingOn(member)).await?;
         // It may have failed by itself meanwhile.
-        let failed = self.name_in_use(member).and_then(|name| match self.fail_member(member, "failed on command") {
+        let in_use = self.members.borrow().name_in_use(member);
+        let failed = in_use.and_then(|name| match self.fail_member(member, "failed on command") {
             true => Ok(()),
             false => Err(Refusal(format!(
                 "{name} cannot be failed: the array has no redundancy left to replace it; add a member and let it rebuild first"
@@ -164,7 +112,7 @@ impl Core {
         // A stop waits for the drop by itself, and its answer says whether it is durable. Another member that is silent may be
         // next.
         let patience = if self.run.is_stopping() { PATIENCE_IN_STOP } else { PATIENCE };
-        if early || self.wait_at_most(patience, |core| !core.acks_are_held()).await {
+        if early || self.wait_at_most(patience, |core| !core.metadata.holds_acks()).await {
             return Ok(());
         }
         Err(Refusal(format!(
@@ -193,13 +141,14 @@ impl Core {
             },
             Step::StopRelyingOn(member) => {
                 // R26: a member that hangs does not end the writes in flight to it either.
-                self.wait_at_most(RELIED_ON_MAX, |core| !core.is_sole_log_holder(member)).await;
+                self.wait_at_most(RELIED_ON_MAX, |core| !core.log.behind.is_sole_log_holder(member, &core.members.borrow()))
+                    .await;
                 Ok(())
             }
             Step::CommitDrops if self.has(Flaw::ReturnBeforeDrop) => Ok(()),
             // If no member takes superblocks, a new drive is the remedy: it takes them once it is in sync.
             Step::CommitDrops => match self
-                .wait_at_most(PATIENCE, |core| core.is_serving() && (!core.acks_are_held() || core.metadata.refuses_acks()))
+                .wait_at_most(PATIENCE, |core| core.is_serving() && (!core.metadata.holds_acks() || core.metadata.refuses_acks()))
                 .await
             {
                 true => Ok(()),
@@ -207,10 +156,11 @@ impl Core {
                     "the array is still starting, or a failure of a member is not on disk yet; add it again in a moment".into(),
                 )),
             },
-            Step::Release(member) => match self.wait_at_most(PATIENCE, |core| core.may_remove(member).is_ok()).await {
-                true => Ok(()),
-                false => self.may_remove(member),
-            },
+            Step::Release(member) => {
+                let may_remove = |core: &Self| core.members.borrow().may_remove(member);
+                self.wait_at_most(PATIENCE, |core| may_remove(core).is_ok()).await;
+                may_remove(self)
+            }
             other => unreachable!("{other:?} waits for nothing here"),
         }
     }

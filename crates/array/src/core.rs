@@ -40,7 +40,7 @@ use crate::steer::Steering;
 use crate::straight_writes::StraightWrites;
 use crate::stripes::Stripes;
 use crate::task::{Ready, Waiters};
-use crate::{ArrayConfig, Event, Flaw, Geometry, Health, MemberConfig, SlotConfig, StripeMap, SyncSector, Synced};
+use crate::{ArrayConfig, Event, Flaw, Geometry, Health, SlotConfig, StripeMap, SyncSector};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use stria_block::Nanos;
@@ -120,14 +120,6 @@ impl Core {
     /// True if the engine breaks this rule on purpose.
     pub fn has(&self, flaw: Flaw) -> bool {
         self.flaw.get() == Some(flaw)
-    }
-
-    /// The config of a member that comes back (`slot`), as an engine with a flaw sees it.
-    pub fn as_flawed(&self, config: MemberConfig, slot: Option<usize>) -> MemberConfig {
-        match slot.is_some() && self.has(Flaw::StaleAccepted) {
-            true => MemberConfig { recovered: Synced::All, by_bitmap: false, ..config },
-            false => config,
-        }
     }
 
     /// True if clients' requests may begin.

@@ -129,7 +129,7 @@ impl Engine {
 
     /// True if the superblocks name every dropped member as failed. Only then may one return (R11).
     pub fn drops_are_committed(&self) -> bool {
-        !self.core.acks_are_held()
+        !self.core.metadata.holds_acks()
     }
 
     /// The properties of the array as a device.
@@ -510,7 +510,7 @@ impl Engine {
     /// True while a write-behind is held by no other log than this member's. If the member were dropped now, a crash before the
     /// drop is durable could lose that write (R26).
     pub fn is_sole_log_holder(&self, member: MemberId) -> bool {
-        self.core.is_sole_log_holder(member)
+        self.core.log.behind.is_sole_log_holder(member, &self.core.members.borrow())
     }
 
     /// Whether members may change. On a read-only array they may not, since every change writes superblocks.
@@ -518,7 +518,7 @@ impl Engine {
     /// # Errors
     /// The array is read-only.
     pub fn may_change(&self) -> Result<(), Refusal> {
-        self.core.may_change()
+        self.core.run.may_change()
     }
 
     /// A member is gone, as its drive reports by itself.

@@ -322,9 +322,4 @@ impl Core {
     pub fn are_gone(&self, log_holders: &LogHolders) -> bool {
         self.members.borrow().are_gone_but(log_holders, None)
     }
-
-    /// True if this member is the only log holder left of some write-behind.
-    pub fn is_sole_log_holder(&self, member: MemberId) -> bool {
-        self.log.behind.is_sole_log_holder(member, &self.members.borrow())
-    }
 }

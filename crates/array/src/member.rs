@@ -1,5 +1,7 @@
 //! Members and slots while the array runs: which member can be read and written where, and which may be lost.
 
+mod commands;
+
 use crate::address::{Sectors, SyncSpace};
 use crate::lists::few;
 use crate::plan::Presence;

@@ -63,12 +63,12 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lost_logs: V
     // drop becomes durable first, if other members hold the records. Where none does, all data is there, and a resync makes
     // parity follow it; those rows do not wait, as the update waits for them.
     if unsynced {
-        core.raise_ack_barrier();
+        core.metadata.raise_barrier(&core.ready);
     }
     let mut left = core.log.overlay.pieces();
     let has_holders = || core.has(Flaw::ReplayWaitsInVain) || core.log.replay_has_holders(&core.members.borrow());
     let mut refusals = 0;
-    while !core.has(Flaw::ReplayedBeforeDrop) && core.acks_are_held() {
+    while !core.has(Flaw::ReplayedBeforeDrop) && core.metadata.holds_acks() {
         if has_holders() {
             core.wait_for_ack_barrier_or(|| !has_holders()).await;
             match core.drops_are_recorded("replay") {

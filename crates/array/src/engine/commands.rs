@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::action::Action;
 use crate::member::Slot;
-use crate::{Command, CommandId, Health, MemberConfig, MemberId, MemberState, Refusal, Step};
+use crate::{Command, CommandId, Flaw, Health, MemberConfig, MemberId, MemberState, Refusal, Step, Synced};
 use std::rc::Rc;
 use stria_block::{Limits, show_size};
 
@@ -71,8 +71,8 @@ impl Engine {
     }
 
     fn remove(&mut self, member: MemberId) -> Result<(), Refusal> {
-        self.core.may_remove(member)?;
-        if self.core.state_of(member)?.0 == MemberState::Spare {
+        self.core.members.borrow().may_remove(member)?;
+        if self.core.members.borrow().get(member).state == MemberState::Spare {
             self.core.fail_member(member, "removed on command");
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Engine {
             )));
         }
         if let Some((member, _)) = replaces.filter(|_| self.core.partition.lane == 0) {
-            self.core.slot_to_replace(member)?;
+            self.core.members.borrow().slot_to_replace(member)?;
         }
         let id = config.id;
         {
@@ -128,7 +128,8 @@ impl Engine {
                 )));
             }
             let mut members = self.core.members.borrow_mut();
-            members.admit(self.core.as_flawed(config, slot), slot);
+            let config = if slot.is_some() && self.core.has(Flaw::StaleAccepted) { as_in_sync(config) } else { config };
+            members.admit(config, slot);
             members.get_mut(id).limits = limits.clone();
         }
         self.core.request_commit();
@@ -143,13 +144,13 @@ impl Engine {
     /// Makes a spare the replacement of a slot's member.
     fn replace(&mut self, member: MemberId, slot: usize, spare: MemberId) -> Result<(), Refusal> {
         let core = &self.core;
-        let (state, name) = core.state_of(spare)?;
+        let (state, name) = core.members.borrow().state_of(spare)?;
         if state != MemberState::Spare {
             return Err(Refusal(format!("{name} is not a spare: `add` one first")));
         }
         if core.partition.lane == 0 {
-            core.slot_to_replace(member)?;
-        } else if core.state_of(member)?.0 == MemberState::Failed {
+            core.members.borrow().slot_to_replace(member)?;
+        } else if core.members.borrow().state_of(member)?.0 == MemberState::Failed {
             // This lane has dropped the member, and the coordinator will too: the spare takes the slot on every lane.
             self.assign_spare(spare, slot);
             return Ok(());
@@ -165,4 +166,9 @@ impl Engine {
         core.sweep_changed.wake_all(&core.ready);
         Ok(())
     }
+}
+
+/// A member that comes back, taken for one that missed nothing: [`Flaw::StaleAccepted`].
+fn as_in_sync(config: MemberConfig) -> MemberConfig {
+    MemberConfig { recovered: Synced::All, by_bitmap: false, ..config }
 }
