@@ -6,6 +6,7 @@ use crate::intent::Intent;
 use crate::{ArrayConfig, Geometry, SyncSector, Synced};
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
+use stria_block::Nanos;
 
 /// The knowledge about the sync space.
 pub(crate) struct Consistency {
@@ -63,6 +64,47 @@ impl Consistency {
         if synced == Synced::All {
             self.by_reads.forget();
         }
+    }
+
+    /// A write to `range` begins. Returns whether its bits must still be made durable (R2).
+    #[inline]
+    pub fn begin_write(&self, range: &Range<SyncSector>) -> bool {
+        self.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range))
+    }
+
+    /// A write has ended. `complete`: no member misses it.
+    #[inline]
+    pub fn end_write(&self, range: &Range<SyncSector>, complete: bool, now: Nanos) {
+        if let Some(intent) = self.intent.borrow_mut().as_mut() {
+            intent.end(range, complete, now);
+        }
+    }
+
+    /// True if every bit of `range` is durable, or there is no bitmap.
+    #[inline]
+    pub fn has_durable_bits(&self, range: &Range<SyncSector>) -> bool {
+        self.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
+    }
+
+    /// The number of bitmap updates that could not be written.
+    pub fn bit_refusals(&self) -> u64 {
+        self.intent.borrow().as_ref().map_or(0, Intent::refusals)
+    }
+
+    /// True if a bit of `range` was to be set by an update that could not be written. The first `before` such updates do not
+    /// count.
+    pub fn were_bits_refused(&self, range: &Range<SyncSector>, before: u64) -> bool {
+        self.intent.borrow().as_ref().is_some_and(|intent| intent.was_refused(range, before))
+    }
+
+    /// True if the members have a bitmap.
+    pub fn has_bitmap(&self) -> bool {
+        self.intent.borrow().is_some()
+    }
+
+    /// True if some bit is set on the members.
+    pub fn has_bits(&self) -> bool {
+        self.intent.borrow().as_ref().is_some_and(Intent::has_bits)
     }
 
     /// A read has resynced this range.

@@ -634,15 +634,14 @@ async fn mark_clean_when_idle(core: Rc<Core>) {
             return;
         }
         core.metadata.set_clean();
-        core.request_commit();
+        core.metadata.request_commit(&core.ready);
     }
 }
 
 /// Clears idle write-intent bits from time to time.
 async fn clear_intents(core: Rc<Core>) {
     loop {
-        let has_bits = || core.consistency.intent.borrow().as_ref().is_some_and(|intent| intent.has_bits());
-        core.ready.until(&core.metadata.intent_waiters, has_bits).await;
+        core.ready.until(&core.metadata.intent_waiters, || core.consistency.has_bits()).await;
         core.sleep_until(core.now() + crate::intent::CLEAR_AFTER).await;
         core.metadata.intent_changed.wake_all(&core.ready);
     }
@@ -671,7 +670,7 @@ async fn stop(core: &Core, sweeper: &Sweeper) -> Result<(), IoError> {
     if result.is_ok() && core.health() != Health::Failed && !core.run.is_read_only() && core.geometry.level().is_redundant() {
         core.metadata.intent_changed.wake_all(&core.ready);
         core.metadata.set_clean();
-        result = core.try_record("stop", core.request_commit()).await;
+        result = core.try_record("stop", core.metadata.request_commit(&core.ready)).await;
         while core.metadata.is_intent_busy() {
             core.sleep_until(core.now() + 1_000_000).await;
         }

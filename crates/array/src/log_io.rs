@@ -55,7 +55,7 @@ impl Core {
             if log.config.is_some_and(|config| config.newest_only) {
                 // R32: a partial parity log names no session. What a run left counts no more if superblocks were updated since,
                 // and an array that was never in sync says so before its first entry.
-                if let Err(error) = self.try_record("write", self.request_commit()).await {
+                if let Err(error) = self.try_record("write", self.metadata.request_commit(&self.ready)).await {
                     log.enter(StartStage::Replayed, &self.ready);
                     return Err(error);
                 }

@@ -252,6 +252,11 @@ impl Members {
         self.all.iter()
     }
 
+    /// True if a member was dropped in this run.
+    pub fn have_dropped(&self) -> bool {
+        self.all.iter().any(|member| member.state == MemberState::Failed)
+    }
+
     /// The members that are unresponsive.
     pub fn unresponsive(&self) -> Slow {
         (0..self.count()).map(MemberId).filter(|&member| self.get(member).is_unresponsive).collect()

@@ -95,15 +95,15 @@ impl MetadataUpdates {
     }
 
     /// Requests a superblock update with the state as it is now. Returns its number.
-    pub fn request(&self, ready: &Ready) -> u64 {
+    pub fn request_commit(&self, ready: &Ready) -> u64 {
         self.wanted.set(self.wanted.get() + 1);
         self.state_changed.wake_all(ready);
         self.wanted.get()
     }
 
     /// Requests one that every acknowledgement from now on waits for (R6). Returns its number.
-    pub fn raise_barrier(&self, ready: &Ready) -> u64 {
-        self.barrier.set(self.request(ready));
+    pub fn raise_ack_barrier(&self, ready: &Ready) -> u64 {
+        self.barrier.set(self.request_commit(ready));
         self.barrier.get()
     }
 
@@ -172,7 +172,7 @@ impl MetadataUpdates {
     /// A write is about to begin: if the superblocks say "clean", requests that they say "dirty".
     pub fn set_dirty(&self, ready: &Ready) {
         if self.is_clean.replace(false) {
-            self.dirty.set(self.request(ready));
+            self.dirty.set(self.request_commit(ready));
         }
     }
 

@@ -20,7 +20,7 @@ impl Core {
         self.ready.until(&self.sweep_changed, || !self.run.is_read_only()).await;
         // R30, R31: replay raises the barrier for the same members, and one update serves both.
         if unsynced && !self.has(Flaw::ServedBeforeDrop) {
-            self.raise_ack_barrier();
+            self.metadata.raise_ack_barrier(&self.ready);
             self.wait_for_ack_barrier().await;
         }
         if replays && !self.has(Flaw::ServedBeforeSession) {
@@ -50,8 +50,11 @@ impl Core {
             let (lock, state) = loop {
                 let dropped = state().failed.len();
                 // R30, R25: a dropped member may hold the log records that replay or a write-behind still needs.
-                let may_say =
-                    || self.log.replay_has_holders(&self.members.borrow()) || self.run.is_read_only() || !self.has_dropped();
+                let may_say = || {
+                    self.log.replay_has_holders(&self.members.borrow())
+                        || self.run.is_read_only()
+                        || !self.members.borrow().have_dropped()
+                };
                 self.ready.until(&self.log.stage_changed, may_say).await;
                 if !self.has(Flaw::DropBeforeBehind) {
                     self.log.behind.wait_for_orphans(&self.ready, &self.members).await;

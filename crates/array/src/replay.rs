@@ -63,7 +63,7 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lost_logs: V
     // drop becomes durable first, if other members hold the records. Where none does, all data is there, and a resync makes
     // parity follow it; those rows do not wait, as the update waits for them.
     if unsynced {
-        core.metadata.raise_barrier(&core.ready);
+        core.metadata.raise_ack_barrier(&core.ready);
     }
     let mut left = core.log.overlay.pieces();
     let has_holders = || core.has(Flaw::ReplayWaitsInVain) || core.log.replay_has_holders(&core.members.borrow());

@@ -315,7 +315,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     }
     while let Some((member, slot)) = core.take_spare() {
         core.event(Event::SpareTaken { member, slot });
-        core.request_commit();
+        core.metadata.request_commit(&core.ready);
     }
     let (targets, from, by_bitmap) = rebuild_targets(core);
     if sweeper.has_new(&targets) {
@@ -323,13 +323,7 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     }
     let resync = core.consistency.resync_from();
     if resync != Synced::All {
-        return Some((
-            SweepKind::Resync,
-            SmallVec::new(),
-            resync.map(SweepSector::of_sync),
-            core.consistency.intent.borrow().is_some(),
-            0,
-        ));
+        return Some((SweepKind::Resync, SmallVec::new(), resync.map(SweepSector::of_sync), core.consistency.has_bitmap(), 0));
     }
     ordered_scrub(sweeper)
 }
@@ -428,7 +422,7 @@ async fn run(
         finished(core, sweeper, &sweep).await;
     }
     if !matches!(kind, SweepKind::Scrub { .. }) {
-        core.recorded(core.request_commit()).await;
+        core.recorded(core.metadata.request_commit(&core.ready)).await;
     }
     ended(core, sweeper);
 }
@@ -553,7 +547,7 @@ async fn commit_rebuilt(core: &Core, targets: &[RebuildTarget]) {
             (member.config.recovered, member.config.by_bitmap) = (Synced::All, false);
         }
     }
-    core.recorded(core.request_commit()).await;
+    core.recorded(core.metadata.request_commit(&core.ready)).await;
 }
 
 /// Waits until no rows of these members are bad blocks for a write without space elsewhere, and the lists on disk say so (R96).
@@ -585,7 +579,7 @@ async fn await_arrival<'a>(core: &'a Core, targets: &[RebuildTarget]) -> Arrivin
 pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_nothing: bool) {
     // R12: the update that says they are back writes the heads of their logs. Together with the one that calls them in sync, a
     // crash could leave a member in sync without a log, and such a member is not trusted.
-    core.all_committed().await;
+    core.recorded(core.metadata.wanted()).await;
     let _arriving = if core.has(Flaw::InSyncBesideNoSpace) { None } else { Some(await_arrival(core, targets).await) };
     commit_rebuilt(core, targets).await;
     for target in targets {
@@ -798,6 +792,6 @@ fn advance(core: &Core, sweep: &Sweep) {
     sweep.mark(now);
     if now >= sweep.checkpoint.get() + CHECKPOINT && !matches!(sweep.kind, SweepKind::Scrub { .. }) {
         sweep.checkpoint.set(now);
-        core.request_commit();
+        core.metadata.request_commit(&core.ready);
     }
 }

@@ -54,8 +54,10 @@ impl Core {
             return;
         }
         assert!(self.locks.is_exclusive(range), "a client's write to {range:?} goes out without its lock");
-        let durable = self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
-        assert!(durable, "a write to {range:?} goes out before its write-intent bits are durable");
+        assert!(
+            self.consistency.has_durable_bits(range),
+            "a write to {range:?} goes out before its write-intent bits are durable"
+        );
     }
 
     /// Before anything is sent to a member.

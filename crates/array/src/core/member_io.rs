@@ -414,7 +414,7 @@ impl Core {
     pub fn exclude(&self, id: MemberId) {
         self.log.drop_member(id, &mut self.waker());
         self.metadata.state_waiters.wake_all(&self.ready);
-        self.members.borrow_mut().get_mut(id).dropped_by = self.raise_ack_barrier();
+        self.members.borrow_mut().get_mut(id).dropped_by = self.metadata.raise_ack_barrier(&self.ready);
         self.sweep_changed.wake_all(&self.ready);
     }
 

@@ -4,35 +4,14 @@
 use super::{BadCause, Core, lost};
 use crate::action::Action;
 use crate::address::Sectors;
-use crate::intent::Intent;
 use crate::log::StartStage;
 use crate::metadata::UpdateLock;
 use crate::task::Waiters;
-use crate::{Event, MemberId, MemberSector, MemberState, MetadataUpdate, SyncSector, UpdateEnd};
+use crate::{Event, MemberId, MemberSector, MetadataUpdate, SyncSector, UpdateEnd};
 use std::ops::Range;
 use stria_block::IoError;
 
 impl Core {
-    /// Requests a superblock update with the state as it is now. Returns its number.
-    pub fn request_commit(&self) -> u64 {
-        self.metadata.request(&self.ready)
-    }
-
-    /// Requests one that every acknowledgement from now on waits for (R6). Returns its number.
-    pub fn raise_ack_barrier(&self) -> u64 {
-        self.metadata.raise_barrier(&self.ready)
-    }
-
-    /// True if a member was dropped in this run.
-    pub fn has_dropped(&self) -> bool {
-        self.members.borrow().iter().any(|member| member.state == MemberState::Failed)
-    }
-
-    /// As [`Core::recorded`], for everything requested so far.
-    pub async fn all_committed(&self) {
-        self.recorded(self.metadata.wanted()).await;
-    }
-
     /// Waits until the superblock update of this number is durable, or cannot be written. In the second case nothing is
     /// acknowledged (R70), and lanes must not wait for each other (R71): one answers for a member in sync only together with the
     /// others. On a read-only array nothing is waited for (R88).
@@ -166,12 +145,12 @@ impl Core {
             self.activity.end_write(self.now());
             return Err(lost("write", "superblocks that say \"dirty\" cannot be written"));
         }
-        let wait = self.consistency.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range));
+        let wait = self.consistency.begin_write(range);
         if wait {
             self.metadata.intent_changed.wake_all(&self.ready);
-            let before = self.consistency.intent.borrow().as_ref().map_or(0, Intent::refusals);
-            let durable = || self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range));
-            let refused = || self.consistency.intent.borrow().as_ref().is_some_and(|intent| intent.was_refused(range, before));
+            let before = self.consistency.bit_refusals();
+            let durable = || self.consistency.has_durable_bits(range);
+            let refused = || self.consistency.were_bits_refused(range, before);
             self.ready.until(&self.metadata.intent_waiters, || durable() || refused()).await;
             if !durable() {
                 self.write_ended(range);
@@ -183,28 +162,19 @@ impl Core {
 
     /// True if a write to `range` would not wait in [`Core::write_begin`].
     pub fn may_write_directly(&self, range: &Range<SyncSector>) -> bool {
-        !self.metadata.is_clean()
-            && self.metadata.is_dirty_durable()
-            && self.consistency.intent.borrow().as_ref().is_none_or(|intent| intent.is_durable(range))
+        !self.metadata.is_clean() && self.metadata.is_dirty_durable() && self.consistency.has_durable_bits(range)
     }
 
     /// Begins a write for which [`Core::may_write_directly`] is true.
     pub fn begin_directly(&self, range: &Range<SyncSector>) {
         self.activity.begin_write();
-        if let Some(intent) = self.consistency.intent.borrow_mut().as_mut() {
-            intent.begin(range);
-        }
-    }
-
-    /// True if acknowledgements wait for a drop to become durable (R6).
-    pub fn acks_are_held(&self) -> bool {
-        self.metadata.holds_acks()
+        self.consistency.begin_write(range);
     }
 
     /// True if a write that all its members took may be acknowledged without a look at [`Core::drops_are_recorded`]: no drop
     /// waits to become durable (R6), and lanes have not together dropped more members than redundancy replaces (R74).
     pub fn may_acknowledge_at_once(&self) -> bool {
-        !self.acks_are_held() && !self.members.borrow().have_failed()
+        !self.metadata.holds_acks() && !self.members.borrow().have_failed()
     }
 
     /// Ends a write. It may be acknowledged when this returns.
@@ -222,9 +192,7 @@ impl Core {
     /// Ends a write. It may be acknowledged once [`Core::may_acknowledge_at_once`] is true.
     pub fn write_ended(&self, range: &Range<SyncSector>) {
         let is_optimal = self.members.borrow().is_optimal();
-        if let Some(intent) = self.consistency.intent.borrow_mut().as_mut() {
-            intent.end(range, is_optimal, self.now());
-        }
+        self.consistency.end_write(range, is_optimal, self.now());
         self.activity.end_write(self.now());
     }
 }

@@ -132,7 +132,7 @@ impl Engine {
             members.admit(config, slot);
             members.get_mut(id).limits = limits.clone();
         }
-        self.core.request_commit();
+        self.core.metadata.request_commit(&self.core.ready);
         self.core.sweep_changed.wake_all(&self.core.ready);
         self.core.catch_up_on(id);
         match replaces {
@@ -162,7 +162,7 @@ impl Engine {
             others.for_each(|other| core.drop_as_others_did(other));
         }
         core.members.borrow_mut().replace(slot, spare);
-        core.request_commit();
+        core.metadata.request_commit(&core.ready);
         core.sweep_changed.wake_all(&core.ready);
         Ok(())
     }

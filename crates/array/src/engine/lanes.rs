@@ -66,7 +66,7 @@ impl Engine {
         self.core.ready.spawn(async move {
             take_slots(&core, &[target], from_nothing).await;
             core.peers.forget_rebuilt(member);
-            core.recorded(core.request_commit()).await;
+            core.recorded(core.metadata.request_commit(&core.ready)).await;
             core.sweep_changed.wake_all(&core.ready);
             core.metadata.intent_waiters.wake_all(&core.ready);
         });
