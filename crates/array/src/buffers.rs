@@ -1,7 +1,7 @@
 //! Memory that requests reuse.
 
 use std::cell::RefCell;
-use stria_block::{Buffer, Claim, Data, Pool, bytes};
+use stria_block::{Buffer, Claim, Data, Operation, Pool, bytes};
 
 /// The pool, and zeros.
 pub(crate) struct Buffers {
@@ -29,6 +29,19 @@ impl Buffers {
     #[inline]
     pub fn give_claim(&self, claim: Claim) {
         self.pool.borrow_mut().give_claim(claim);
+    }
+
+    /// The data that request `index` of a write within one strip has read. Memory of parity returns to the pool.
+    #[inline]
+    pub fn memory_of(&self, operation: Operation, index: usize) -> Option<Buffer> {
+        match operation {
+            Operation::Read { mut into } => into.pop(),
+            Operation::Write { mut from, .. } if index > 0 => {
+                self.give_claim(from.pop()?.into_claim());
+                None
+            }
+            _ => None,
+        }
     }
 
     /// Zeros to write: `sectors` of them, or fewer, but at least one strip if that many are asked for.

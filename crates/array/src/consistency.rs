@@ -102,7 +102,7 @@ impl Consistency {
         self.intent.borrow().is_some()
     }
 
-    /// True if some bit is set on the members.
+    /// True if any bit is set that may be cleared one day.
     pub fn has_bits(&self) -> bool {
         self.intent.borrow().as_ref().is_some_and(Intent::has_bits)
     }

@@ -30,6 +30,7 @@ mod lanes;
 use crate::address::Sectors as _;
 use crate::core::{Core, Fate, Then, all_data, array_range, has_unsynced_slots, is_no_space, lost};
 use crate::log::StartStage;
+use crate::log_io::log_flush_forever;
 use crate::member::Member;
 use crate::member_requests::MemberIo;
 use crate::of_level::of_level;
@@ -43,7 +44,7 @@ use crate::sweep::Sweeper;
 use crate::task::Tasks;
 use crate::{
     Action, ArrayConfig, ArraySector, Family, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, WritePolicy, hedge,
-    mirror_write, parity_write, resync_on_read, split_read,
+    metadata_io, mirror_write, parity_write, resync_on_read, split_read,
 };
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
@@ -78,17 +79,12 @@ impl Engine {
         let core = Rc::new(Core::new(config, partition, replay.len()));
         core.members.borrow_mut().set_limits(member_limits);
         let sweeper = Rc::new(Sweeper::new());
-        let states = Rc::clone(&core);
-        core.ready.spawn(async move { states.record_states().await });
-        let intents = Rc::clone(&core);
-        core.ready.spawn(async move { intents.record_intents().await });
-        let bad_blocks = Rc::clone(&core);
-        core.ready.spawn(async move { bad_blocks.record_bad_blocks().await });
-        let again = Rc::clone(&core);
-        core.ready.spawn(async move { again.record_bad_blocks_again().await });
+        core.ready.spawn(metadata_io::record_states(Rc::clone(&core)));
+        core.ready.spawn(metadata_io::record_intents(Rc::clone(&core)));
+        core.ready.spawn(metadata_io::record_bad_blocks(Rc::clone(&core)));
+        core.ready.spawn(metadata_io::record_bad_blocks_again(Rc::clone(&core)));
         if !core.run.is_prepared() {
-            let (prepares, unsynced) = (Rc::clone(&core), has_unsynced_slots(config));
-            core.ready.spawn(async move { prepares.prepare_start(unsynced, replays).await });
+            core.ready.spawn(metadata_io::prepare_start(Rc::clone(&core), has_unsynced_slots(config), replays));
         }
         core.ready.spawn(mark_clean_when_idle(Rc::clone(&core)));
         if config.geometry.level().is_redundant() {
@@ -97,8 +93,7 @@ impl Engine {
         core.ready.spawn(clear_intents(Rc::clone(&core)));
         core.ready.spawn(crate::sweep::sweep_forever(Rc::clone(&core), Rc::clone(&sweeper)));
         if config.log.is_some() {
-            let logs = Rc::clone(&core);
-            core.ready.spawn(async move { logs.log_flush_forever().await });
+            core.ready.spawn(log_flush_forever(Rc::clone(&core)));
         }
         if replays {
             let lost_logs = config.lost_logs.clone();
@@ -356,7 +351,7 @@ impl Engine {
         };
         for part in failed {
             let core = Rc::clone(&self.core);
-            if core.is_foreign(part.array_sector) {
+            if core.partition.is_foreign(part.array_sector) {
                 core.ready.spawn(lanes::correct_direct_read(Rc::clone(&core), part));
                 continue;
             }

@@ -79,7 +79,7 @@ pub(crate) fn look(core: &Rc<Core>) {
         let (parent, pieces, member, start_sector) = core.take_part(key);
         let places = places(core, parent, &pieces, start_sector);
         let race = hedging.begin(parent, pieces, member, start_sector, now);
-        core.wait_by(key, Waiting::Race { race });
+        core.member_requests.wait_by(key, Waiting::Race { race });
         core.ready.spawn(ask_others(Rc::clone(core), race, member, places));
     }
     while let Some((race, parent, pieces, member, start_sector)) = hedging.take_overtaken() {
@@ -152,7 +152,7 @@ async fn read_from_others(
     slow: &[MemberId],
     (array_sector, row, sectors): Place,
 ) -> Option<SmallVec<[(u64, Buffer); 1]>> {
-    if core.is_foreign(array_sector) {
+    if core.partition.is_foreign(array_sector) {
         let read = core.ask_owner(array_sector, sectors, slow.into()).await?;
         return Some(std::iter::once((0, read)).collect());
     }

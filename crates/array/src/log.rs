@@ -227,6 +227,18 @@ impl Log {
         }
     }
 
+    /// True if a crash leaves only the newest append of each member to be found, as with md's partial parity log.
+    pub fn is_newest_only(&self) -> bool {
+        self.config.is_some_and(|config| config.newest_only)
+    }
+
+    /// True if a write to a part of one strip needs nothing of the log but to hold its record.
+    pub fn takes_strip(&self, stripe: u64, part: &Rectangle) -> bool {
+        let Some(config) = self.config else { return true };
+        let fits = !config.newest_only && part.rows.sectors() <= BAND_SECTORS;
+        fits && self.stage() == StartStage::Open && !self.is_unflushed(stripe, &part.rows, &part.strips)
+    }
+
     /// True if requests of this size log their new data where that is needed.
     pub fn logs_new_data_of(&self, sectors: u64) -> bool {
         self.config.is_some_and(|config| sectors <= config.new_data_sectors_max)
@@ -414,17 +426,24 @@ impl Log {
         }
     }
 
-    /// True if a flush must begin, since too many writes wait for nothing but a flush, or too many stripes are not durable. It
-    /// counts as begun.
-    pub fn begins_flush_when_full(&self) -> bool {
-        let is_full = self.ended.borrow().len() >= RETIRE_COUNT || self.unflushed.borrow().len() >= UNFLUSHED_COUNT;
-        is_full && !self.flushing.replace(true)
+    /// Starts a flush of members if too many writes wait for nothing else, or too many stripes are not durable.
+    pub fn flush_if_full(&self, ready: &Ready) {
+        if self.ended.borrow().len() >= RETIRE_COUNT || self.unflushed.borrow().len() >= UNFLUSHED_COUNT {
+            self.start_flushing(ready);
+        }
     }
 
-    /// True if a flush must begin for writes that wait for nothing else, since appends find no space. It counts as begun.
-    pub fn begins_flush_when_stalled(&self) -> bool {
-        let stalled = self.queues.borrow().iter().any(|queue| queue.stalled);
-        stalled && !self.ended.borrow().is_empty() && !self.flushing.replace(true)
+    /// Where appends find no space, starts a flush of members for writes that wait for nothing else.
+    pub fn flush_if_stalled(&self, ready: &Ready) {
+        if self.queues.borrow().iter().any(|queue| queue.stalled) && !self.ended.borrow().is_empty() {
+            self.start_flushing(ready);
+        }
+    }
+
+    fn start_flushing(&self, ready: &Ready) {
+        if !self.flushing.replace(true) {
+            self.stage_changed.wake_all(ready);
+        }
     }
 
     /// True while such a flush is due or runs.

@@ -1,35 +1,21 @@
 //! The life of a log record: opening the [write log](crate::log), appending, making durable, retiring.
 
 use crate::action::Action;
-use crate::address::Sectors;
 use crate::core::{Core, drop_failed_flushes, lost};
-use crate::lists::few;
 use crate::log::{Full, LogHolders, Logged, StartStage, Waiter};
-use crate::log_record::{BAND_SECTORS, LogRecord};
+use crate::log_record::LogRecord;
 use crate::member_requests::MemberIo;
 use crate::plan::Rectangle;
 use crate::{Flaw, MemberId, MemberSector, MemberState, MetadataUpdate, StripSector, Synced};
 use smallvec::SmallVec;
 use std::ops::Range;
+use std::rc::Rc;
 use stria_block::{IoError, Operation};
 
 /// 1 s: the pause before a flush that failed is tried again.
 const FLUSH_AGAIN_AFTER: stria_block::Nanos = 1_000_000_000;
 
 impl Core {
-    /// True if some member has a volatile cache.
-    pub fn has_volatile_members(&self) -> bool {
-        let members = self.members.borrow();
-        members.active().any(|id| members.get(id).limits.volatile_cache)
-    }
-
-    /// True if a write to a part of one strip needs nothing of the log but to hold its record.
-    pub fn log_takes_strip(&self, stripe: u64, part: &Rectangle) -> bool {
-        let Some(config) = self.log.config else { return true };
-        let fits = !config.newest_only && part.rows.sectors() <= BAND_SECTORS;
-        fits && self.log.stage() == StartStage::Open && !self.log.is_unflushed(stripe, &part.rows, &part.strips)
-    }
-
     /// Waits until the log takes records. The first write of a run begins a new log session, after a flush: the old records
     /// count until then, and records of this run rely on what the last run left in caches (R32).
     ///
@@ -52,7 +38,7 @@ impl Core {
                 log.enter(StartStage::Replayed, &self.ready);
                 return Err(lost("write", "another lane could not carry out what the last run left"));
             }
-            if log.config.is_some_and(|config| config.newest_only) {
+            if log.is_newest_only() {
                 // R32: a partial parity log names no session. What a run left counts no more if superblocks were updated since,
                 // and an array that was never in sync says so before its first entry.
                 if let Err(error) = self.try_record("write", self.metadata.request_commit(&self.ready)).await {
@@ -143,14 +129,12 @@ impl Core {
             return;
         }
         let is_listed = self.metadata.all_lists_are_current() || self.bad_blocks_are_listed("write").is_ok();
-        if !self.has_volatile_members() && !self.metadata.refuses_acks() && is_listed {
+        if !self.members.borrow().have_volatile_cache() && !self.metadata.refuses_acks() && is_listed {
             log.retire_all(logged);
         } else {
             log.retire_by_flush(stripe, parts, logged);
-            if log.begins_flush_when_full() {
-                log.stage_changed.wake_all(&self.ready);
-            }
-            self.log_flush_if_stalled();
+            log.flush_if_full(&self.ready);
+            log.flush_if_stalled(&self.ready);
         }
         self.log_retry();
     }
@@ -158,7 +142,7 @@ impl Core {
     /// True if a write of all strips of `rows` (within the strips) needs a record: always with a partial parity log, otherwise
     /// if replay might find an older record of these rows (R19).
     pub fn needs_revoke(&self, stripe: u64, rows: &Range<StripSector>) -> bool {
-        self.log.config.is_some_and(|config| config.newest_only) || self.may_be_replayed(stripe, rows)
+        self.log.is_newest_only() || self.may_be_replayed(stripe, rows)
     }
 
     fn may_be_replayed(&self, stripe: u64, rows: &Range<StripSector>) -> bool {
@@ -171,7 +155,7 @@ impl Core {
     /// The stripes of a range for which [`Core::needs_revoke`] is true, over all of their rows.
     pub fn log_covered(&self, stripes: &Range<u64>) -> Vec<u64> {
         let rows = StripSector::ZERO.run(self.geometry.strip_sectors());
-        if self.log.config.is_some_and(|config| config.newest_only) {
+        if self.log.is_newest_only() {
             return stripes.clone().collect();
         }
         self.log.covered(stripes.clone()).into_iter().filter(|&stripe| self.needs_revoke(stripe, &rows)).collect()
@@ -200,13 +184,9 @@ impl Core {
     /// Sends as much of what waits for a member's log as one append holds.
     fn log_append(&self, member: MemberId) {
         let Some((records, terms)) = self.log.next_append(member) else { return };
-        let fua = self.log_is_fua() || !self.members.borrow().get(member).limits.volatile_cache;
+        // A partial parity log is written with FUA: each append is durable when it ends.
+        let fua = self.log.is_newest_only() || !self.members.borrow().get(member).limits.volatile_cache;
         self.outbox.push(Action::AppendLog { member, records, terms, fua });
-    }
-
-    /// True if each append of the log is durable when it ends.
-    fn log_is_fua(&self) -> bool {
-        self.log.config.expect("only a log is appended to").newest_only
     }
 
     /// An append has ended. Returns whether [`Core::log_flush`] must make it durable.
@@ -215,7 +195,7 @@ impl Core {
         let durable = {
             let members = self.members.borrow();
             let member = members.get(member);
-            self.log_is_fua() || !member.limits.volatile_cache || error.is_some() || member.state == crate::MemberState::Failed
+            self.log.is_newest_only() || !member.limits.volatile_cache || error.is_some() || member.state == MemberState::Failed
         };
         let flush = self.log.appended(member, durable, error, &mut self.waker());
         self.log_append(member);
@@ -231,20 +211,13 @@ impl Core {
         match self.log.full(member, records) {
             Full::Waits => {
                 self.log_append(member);
-                self.log_flush_if_stalled();
+                self.log.flush_if_stalled(&self.ready);
             }
             Full::InVain => {}
             Full::Hopeless => {
                 let error = lost("write", "the write log of a member is full and cannot be written");
                 self.log.give_up(member, &error, &mut self.waker());
             }
-        }
-    }
-
-    /// Where appends find no space, starts a flush for writes that wait for nothing else.
-    fn log_flush_if_stalled(&self) {
-        if self.log.begins_flush_when_stalled() {
-            self.log.stage_changed.wake_all(&self.ready);
         }
     }
 
@@ -283,43 +256,30 @@ impl Core {
         Ok(())
     }
 
-    /// Flushes when a log is full of writes that wait for nothing else.
-    pub async fn log_flush_forever(&self) {
-        loop {
-            self.ready.until(&self.log.stage_changed, || self.log.is_flushing()).await;
-            // Records that cannot be flushed cannot be retired. Writes that need their space fail.
-            let flushed = self.flush_volatile().await;
-            self.log.end_flushing();
-            if let Err(error) = flushed {
-                self.log.give_up_stalled(&error, &mut self.waker());
-                self.sleep_until(self.now() + FLUSH_AGAIN_AFTER).await;
-                self.log_retry();
-            }
-            // Writes that ended meanwhile are not covered, and may be all that the others wait for.
-            self.log_flush_if_stalled();
-        }
-    }
-
-    /// The log holders among these slots: members whose records would count after a crash. Rebuilding members are not among
-    /// them (R23).
-    pub fn log_holders(&self, slots: impl Iterator<Item = usize>) -> LogHolders {
-        let members = self.members.borrow();
-        let holders = slots.filter_map(|slot| members.slots()[slot].member);
-        few(holders.filter(|&member| members.get(member).state == MemberState::InSync))
-    }
-
     /// True if a write that these members log may be acknowledged now, because the records would count after a crash (R23): a
     /// rebuilt member is in sync only after a superblock update, and logs count only after the update that ends the first
     /// resync.
     pub fn may_acknowledge_early(&self, log_holders: &LogHolders) -> bool {
         let all_lanes = || self.peers.is_resynced() || self.has(Flaw::EarlyOnOneLane);
         let resynced = self.consistency.synced() == Synced::All && all_lanes();
-        let has_room = self.no_space.has_places(self.now());
-        self.metadata.is_current() && resynced && has_room && self.log.behind.may_rely_on(log_holders, &self.members.borrow())
+        let has_space = self.no_space.has_places(self.now());
+        self.metadata.is_current() && resynced && has_space && self.log.behind.may_rely_on(log_holders, &self.members.borrow())
     }
+}
 
-    /// True if all of these members were dropped.
-    pub fn are_gone(&self, log_holders: &LogHolders) -> bool {
-        self.members.borrow().are_gone_but(log_holders, None)
+/// Flushes when a log is full of writes that wait for nothing else.
+pub(crate) async fn log_flush_forever(core: Rc<Core>) {
+    loop {
+        core.ready.until(&core.log.stage_changed, || core.log.is_flushing()).await;
+        // Records that cannot be flushed cannot be retired. Writes that need their space fail.
+        let flushed = core.flush_volatile().await;
+        core.log.end_flushing();
+        if let Err(error) = flushed {
+            core.log.give_up_stalled(&error, &mut core.waker());
+            core.sleep_until(core.now() + FLUSH_AGAIN_AFTER).await;
+            core.log_retry();
+        }
+        // Writes that ended meanwhile are not covered, and may be all that the others wait for.
+        core.log.flush_if_stalled(&core.ready);
     }
 }

@@ -257,6 +257,25 @@ impl Members {
         self.all.iter().any(|member| member.state == MemberState::Failed)
     }
 
+    /// True if some member that fills a slot, or will, has a volatile cache.
+    pub fn have_volatile_cache(&self) -> bool {
+        self.active().any(|id| self.get(id).limits.volatile_cache)
+    }
+
+    /// The in-sync members of these slots.
+    pub fn in_sync_in<A: smallvec::Array<Item = MemberId>>(&self, slots: impl Iterator<Item = usize>) -> SmallVec<A> {
+        let members = slots.filter_map(|slot| self.slots[slot].member);
+        few(members.filter(|&member| self.get(member).state == MemberState::InSync))
+    }
+
+    /// A client's read of a member has taken this long. Only reads get here where hedging is on.
+    #[inline]
+    pub fn time_read(&mut self, id: MemberId, elapsed: Nanos) {
+        if let Some(times) = &mut self.get_mut(id).read_times {
+            times.record(elapsed);
+        }
+    }
+
     /// The members that are unresponsive.
     pub fn unresponsive(&self) -> Slow {
         (0..self.count()).map(MemberId).filter(|&member| self.get(member).is_unresponsive).collect()
@@ -417,6 +436,11 @@ impl Members {
         } else {
             Health::Failed
         }
+    }
+
+    /// True if all of these members were dropped.
+    pub fn are_gone(&self, members: &[MemberId]) -> bool {
+        self.are_gone_but(members, None)
     }
 
     /// True if all of these members were dropped, `one` of them left out of account.

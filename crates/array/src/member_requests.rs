@@ -132,8 +132,14 @@ impl MemberRequests {
         change(&mut self.in_flight.borrow_mut()[key])
     }
 
-    /// Begins a batch; its task waits for it with [`MemberRequests::batch_ended`].
-    pub fn begin_batch(&self, task: TaskId) -> usize {
+    /// Sets what waits for a request.
+    pub fn wait_by(&self, key: usize, waiting: Waiting) {
+        self.change(key, |entry| entry.waiting = waiting);
+    }
+
+    /// Begins a batch of the task that runs now, which waits for it with [`MemberRequests::batch_ended`].
+    pub fn begin_batch(&self, ready: &Ready) -> usize {
+        let task = ready.current();
         let ended = self.spare_batches.borrow_mut().pop().unwrap_or_default();
         self.batches.borrow_mut().insert(BatchState { task, pending: 0, ended, watched_since: None })
     }
@@ -241,6 +247,7 @@ impl MemberRequests {
         });
     }
 
+    /// Takes back the list of a batch.
     pub fn reuse(&self, mut ended: Vec<Ended>) {
         ended.clear();
         self.spare_batches.borrow_mut().push(ended);

@@ -136,12 +136,12 @@ async fn change(core: &Core, range: &Range<ArraySector>, fua: bool, send_all: im
         return Err(lost("write", "no member is left to take a part of it"));
     }
     core.gate_client_write(&sync_of_array(range));
-    let batch = core.batch();
+    let batch = core.member_requests.begin_batch(&core.ready);
     send_all(batch);
-    let ended = core.ended(batch).await;
+    let ended = core.member_requests.batch_ended(batch).await;
     let results = ended.iter().map(|ended| (ended.member, ended.start_sector.run(ended.sectors), &ended.result));
     let result = finish(core, range, results).await;
-    core.reuse(ended);
+    core.member_requests.reuse(ended);
     drop(guard);
     match fua {
         true => result.and_then(|()| core.bad_blocks_are_listed("write")),

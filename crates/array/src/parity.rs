@@ -103,7 +103,7 @@ impl Personality for Parity {
             );
             return core.done(request.complete(Err(error)));
         }
-        let one_append = core.log.config.is_some_and(|log| log.newest_only);
+        let one_append = core.log.is_newest_only();
         let stripes_per_part = match (CLEAR_ROWS_SECTORS / strip).max(1) {
             stripes if one_append => stripes.min(LogRecord::APPEND_COUNT_MAX as u64),
             stripes => stripes,

@@ -48,7 +48,7 @@ fn send_units(core: &Core, map: &StripeMap, wanted: &Wanted) -> Option<usize> {
     if !wanted.iter().all(|(unit, _)| member(unit).is_some()) {
         return None;
     }
-    let batch = core.batch();
+    let batch = core.member_requests.begin_batch(&core.ready);
     for (unit, rows) in wanted {
         let member = member(unit).expect("all are there");
         core.send_in(batch, core.read_io(member, rows.start, rows.sectors()));
@@ -80,7 +80,7 @@ fn take_units(
             }
         }
     }
-    core.reuse(ended);
+    core.member_requests.reuse(ended);
     if failed {
         buffers.into_iter().for_each(|buffer| core.buffers.give(buffer));
         return None;
@@ -96,7 +96,7 @@ pub(crate) async fn read_units(
     unreadable: &mut Strips,
 ) -> Option<SmallVec<[Buffer; 4]>> {
     let batch = send_units(core, map, wanted)?;
-    let ended = core.ended(batch).await;
+    let ended = core.member_requests.batch_ended(batch).await;
     take_units(core, map, wanted, ended, unreadable)
 }
 
@@ -125,12 +125,12 @@ async fn read_units_unless(
     let owner = Rc::clone(core);
     core.ready.spawn(async move {
         owner.member_requests.adopt_batch(batch, owner.ready.current());
-        let mut ended = owner.ended(batch).await;
+        let mut ended = owner.member_requests.batch_ended(batch).await;
         for Ended { operation, .. } in ended.drain(..) {
             let Operation::Read { into } = operation else { unreachable!("a read comes back as a read") };
             into.into_iter().for_each(|buffer| owner.buffers.give(buffer));
         }
-        owner.reuse(ended);
+        owner.member_requests.reuse(ended);
     });
     None
 }

@@ -30,7 +30,7 @@ type Repair = (usize, MemberSector, Buffer);
 /// another holds beside it.
 pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>) -> Result<Found, String> {
     // R19: with a partial parity log every repair has a record, and this run may not have written yet.
-    let records = core.log.config.is_some_and(|config| config.newest_only) && !core.has(Flaw::RepairedBeforeLog);
+    let records = core.log.is_newest_only() && !core.has(Flaw::RepairedBeforeLog);
     if records && work.kind != (SweepKind::Scrub { repair: false }) {
         core.log_open().await.map_err(|error| error.to_string())?;
     }

@@ -93,7 +93,7 @@ fn places<'a>(core: &'a Core, stripe: u64, parts: &'a [Rectangle]) -> impl Itera
 
 /// True if a write would gain from early acknowledgement. `small`: the log holds its new data where it must.
 fn may_be_early(core: &Core, sectors: u64, small: bool, fua: bool) -> bool {
-    small && !fua && core.log.would_benefit(sectors, core.requests_in_flight(), || core.has_volatile_members())
+    small && !fua && core.log.would_benefit(sectors, core.requests_in_flight(), || core.members.borrow().have_volatile_cache())
 }
 
 /// True if the records of a part hold its new data: where several strips are written together, so that a crash leaves old data or
@@ -108,7 +108,8 @@ fn log_holders(core: &Core, stripe: u64, parts: &[Rectangle]) -> LogHolders {
     let members = core.members.borrow();
     let is_readable =
         |slot: usize| parts.iter().all(|part| members.presence(slot, &rows(core, stripe, part)) == Presence::Readable);
-    core.log_holders(core.map(stripe).parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| is_readable(slot)))
+    // R23: records of rebuilding members would not count after a crash.
+    members.in_sync_in(core.map(stripe).parity.iter().map(|&slot| usize::from(slot)).filter(|&slot| is_readable(slot)))
 }
 
 /// The log records of a part, one for each member with parity of it, replacements included (R18). `new_data`: the data of each

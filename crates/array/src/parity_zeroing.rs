@@ -37,7 +37,7 @@ pub(crate) async fn zero_stripes(core: Rc<Core>, parent: usize, stripes: Range<u
     let result = match core.log_begin(records).await {
         Ok(logged) => {
             // Durable where members have caches, so that the next write to the stripe need not flush first (R20).
-            let fua = zeroing.fua || core.has_volatile_members() && core.log.config.is_some();
+            let fua = zeroing.fua || core.members.borrow().have_volatile_cache() && core.log.config.is_some();
             core.wait_for_ack_barrier().await;
             core.gate_client_write(&sync);
             // R10: a member dropped meanwhile has no record of this.

@@ -88,6 +88,11 @@ impl Partition {
         if self.lane_count == 1 { sectors } else { sectors.min(self.lane_of(start).1 - start) }
     }
 
+    /// True if another lane owns an array sector.
+    pub fn is_foreign(&self, array_sector: ArraySector) -> bool {
+        self.lane_count > 1 && self.lane_of(array_sector).0 != self.lane
+    }
+
     /// The lane that owns an array sector, and the end of its group.
     pub fn lane_of(&self, array_sector: ArraySector) -> (usize, ArraySector) {
         let (group, _) = self.by_data.divide(array_sector.get() >> self.group_sectors.trailing_zeros());

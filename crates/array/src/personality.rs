@@ -52,6 +52,7 @@
 //! | [`extents`](Personality::extents) | says which member knows of holes |
 //! | [`read_from_others`](Personality::read_from_others) | answers for a member that is slow, or says that the others cannot |
 //! | [`recover_rows`](Personality::recover_rows) | reconstructs what a member lacks, under the lock of its rows |
+//! | [`recoverable`](Personality::recoverable) | lists what its lane owns of a member's rows, in pieces for that |
 //! | [`resync_piece`](Personality::resync_piece), [`resync`](Personality::resync) | make redundancy consistent for a client that reads |
 //! | [`sweep`](Personality::sweep) | does one window of a resync, rebuild or scrub |
 
@@ -128,7 +129,8 @@ pub(crate) trait Personality {
     /// they lie in the sync space.
     fn extents(core: &Core, start_sector: ArraySector, sectors: u64) -> (usize, MemberSector, u64, Range<SyncSector>);
 
-    /// The data of a place according to members other than `member`, piece by piece, each with its offset. `None`: they lack it.
+    /// The data of a place according to members other than the first of `slow`, if possible without any of these: piece by piece,
+    /// each with its offset. `None`: they lack it.
     async fn read_from_others(core: &Core, slow: &[MemberId], place: Place) -> Option<SmallVec<[(u64, Buffer); 1]>>;
 
     /// The data of `rows` of a slot according to the others. The rows lie at `sync` in the sync space. The caller has their lock.

@@ -153,6 +153,12 @@ impl Requests {
         self.pass_through_count.set(self.pass_through_count.get() - 1);
     }
 
+    /// Turns a read that went to one member unsplit into a request of one part.
+    pub fn as_parent(&self, tag: Tag, begun: Nanos, start_sector: ArraySector) -> usize {
+        self.end_passed_through();
+        self.begin_one(tag, begun, start_sector, Operation::Read { into: Segments::new() })
+    }
+
     /// The number of requests that are at one member unsplit.
     pub fn passed_through(&self) -> usize {
         self.pass_through_count.get()

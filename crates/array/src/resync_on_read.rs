@@ -15,21 +15,19 @@ use std::ops::Range;
 use std::rc::Rc;
 use stria_block::Request;
 
-impl Core {
-    /// Resyncs a range of array sectors, piece by piece: rows of a strip, or a window of copies.
-    async fn resync_on_read(&self, range: &Range<ArraySector>) -> Result<(), String> {
-        let mut next = range.start;
-        while next < range.end {
-            let (part, sectors) = of_level!(self, P => P::resync_piece(self, &(next..range.end)));
-            if !self.consistency.covers(&part) {
-                of_level!(self, P => P::resync(self, &part).await)?;
-            }
-            // Noted also where it was consistent before, so that one read later finds one range.
-            self.consistency.note_resync(part);
-            next += sectors;
+/// Resyncs a range of array sectors, piece by piece: rows of a strip, or a window of copies.
+async fn resync(core: &Rc<Core>, range: &Range<ArraySector>) -> Result<(), String> {
+    let mut next = range.start;
+    while next < range.end {
+        let (part, sectors) = of_level!(core, P => P::resync_piece(core, &(next..range.end)));
+        if !core.consistency.covers(&part) {
+            of_level!(core, P => P::resync(core, &part).await)?;
         }
-        Ok(())
+        // Noted also where it was consistent before, so that one read later finds one range.
+        core.consistency.note_resync(part);
+        next += sectors;
     }
+    Ok(())
 }
 
 /// A client's read of a range that may be inconsistent: resyncs it, then reads.
@@ -38,7 +36,7 @@ pub(crate) fn read_after_resync(core: &Rc<Core>, request: Request) {
     let reader = Rc::clone(core);
     core.ready.spawn(async move {
         let core = reader;
-        let resynced = core.resync_on_read(&array_range(&request)).await;
+        let resynced = resync(&core, &array_range(&request)).await;
         core.requests.end_resync();
         match resynced {
             Ok(()) => core.requests.hold(request),

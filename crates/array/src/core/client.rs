@@ -7,7 +7,7 @@ use crate::mirror_writes::CopiesWrite;
 use crate::{ArraySector, MemberId, MemberSector};
 use smallvec::smallvec;
 use std::ops::Range;
-use stria_block::{Buffer, Completion, ErrorKind, Extent, IoError, Nanos, Operation, Request, Segments, Tag};
+use stria_block::{Buffer, Completion, ErrorKind, Extent, IoError, Operation, Request, Segments};
 
 impl Core {
     /// Splits a client's request into `parts`, none of which has been sent yet.
@@ -27,12 +27,6 @@ impl Core {
     /// Sends a part of a client's request to a member unchanged.
     pub fn send_part(&self, parent: usize, pieces: Pieces, io: MemberIo) {
         self.send(io.member, io.start_sector, io.sectors, io.operation, Waiting::Part { parent, pieces });
-    }
-
-    /// Turns a client's read that went to one member unsplit into a request of one part.
-    pub fn as_parent(&self, tag: Tag, begun: Nanos, array_sector: ArraySector) -> usize {
-        self.requests.end_passed_through();
-        self.requests.begin_one(tag, begun, array_sector, Operation::Read { into: Segments::new() })
     }
 
     /// A part of a read has ended, with memory for several offsets.

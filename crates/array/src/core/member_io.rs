@@ -3,12 +3,12 @@
 use super::{Core, FailedPart, all_data, drop_failed_flushes};
 use crate::action::Action;
 use crate::address::sync_of_array;
-use crate::member_requests::{Batch, Ended, InFlight, MemberIo, Outcomes, Pieces, Waiting};
+use crate::member_requests::{Batch, InFlight, MemberIo, Outcomes, Pieces, Waiting};
 use crate::mirror_writes::CopiesWrite;
 use crate::segments::Cutter;
 use crate::{Event, Health, MemberId, MemberSector};
 use smallvec::{SmallVec, smallvec};
-use stria_block::{Buffer, Completion, ErrorKind, IoError, Nanos, Operation, Request, Tag, bytes};
+use stria_block::{Completion, ErrorKind, IoError, Nanos, Operation, Request, Tag, bytes};
 
 /// The meaning of a member's completion to a client.
 pub(crate) enum Fate {
@@ -56,35 +56,20 @@ impl Core {
         if batch.is_empty() {
             return Outcomes::new();
         }
-        let key = self.batch();
+        let key = self.member_requests.begin_batch(&self.ready);
         for io in batch {
             self.send_in(key, io);
         }
-        let mut ended = self.ended(key).await;
+        let mut ended = self.member_requests.batch_ended(key).await;
         let outcomes = ended.drain(..).map(|ended| (ended.result, ended.operation)).collect();
-        self.reuse(ended);
+        self.member_requests.reuse(ended);
         outcomes
-    }
-
-    /// Begins a batch; the same task waits for it with [`Core::ended`].
-    pub fn batch(&self) -> usize {
-        self.member_requests.begin_batch(self.ready.current())
     }
 
     /// Sends a request as one of a batch.
     pub fn send_in(&self, batch: usize, io: MemberIo) {
         let waiting = self.member_requests.add(batch, &io);
         self.send(io.member, io.start_sector, io.sectors, io.operation, waiting);
-    }
-
-    /// Waits until all requests of a batch have ended, in the order in which they were sent. Give the list back with
-    /// [`Core::reuse`].
-    pub async fn ended(&self, batch: usize) -> Vec<Ended> {
-        self.member_requests.batch_ended(batch).await
-    }
-
-    pub fn reuse(&self, ended: Vec<Ended>) {
-        self.member_requests.reuse(ended);
     }
 
     /// A member request has ended. If it was a client's unsplit request, a copy of one, or of a write within one strip, and
@@ -102,7 +87,7 @@ impl Core {
                 self.count(completion, member, start_sector, sectors);
                 // One in four is enough where there are many.
                 if self.hedging.is_on() && (completion.tag & 3 == 0 || self.requests.passed_through() < 8) {
-                    self.time_read(member, begun);
+                    self.members.borrow_mut().time_read(member, self.now() - begun);
                 }
                 self.requests.end_passed_through();
                 self.steering.ended(begun, self.now());
@@ -123,31 +108,11 @@ impl Core {
                 drop(in_flight);
                 self.count(completion, member, start_sector, sectors);
                 let operation = std::mem::replace(&mut completion.operation, Operation::Flush);
-                let brought = (self.memory_of(operation, index), Operation::Flush);
+                let brought = (self.buffers.memory_of(operation, index), Operation::Flush);
                 self.straight_writes.ended(write, index, member, Ok(()), brought);
                 Fate::Spent
             }
             _ => Fate::Open,
-        }
-    }
-
-    /// The data that a request of a write within one strip has read. Memory of parity returns to the pool.
-    fn memory_of(&self, operation: Operation, index: usize) -> Option<Buffer> {
-        match operation {
-            Operation::Read { mut into } => into.pop(),
-            Operation::Write { mut from, .. } if index > 0 => {
-                let claim = from.pop()?.into_claim();
-                self.buffers.give_claim(claim);
-                None
-            }
-            _ => None,
-        }
-    }
-
-    /// Records how long a client's read of one member took. Only reads get here where hedging is on.
-    fn time_read(&self, member: MemberId, begun: Nanos) {
-        if let Some(times) = &mut self.members.borrow_mut().get_mut(member).read_times {
-            times.record(self.now() - begun);
         }
     }
 
@@ -211,7 +176,8 @@ impl Core {
             self.note_error(member, reads, error);
         }
         if let (Waiting::Part { parent, .. }, Operation::Read { .. }) = (&waiting, &completion.operation) {
-            self.time_read(member, self.requests.begun(*parent));
+            let elapsed = self.now() - self.requests.begun(*parent);
+            self.members.borrow_mut().time_read(member, elapsed);
         }
         let waiting = match waiting {
             Waiting::Race { race } => match self.hedging.member_answered(
@@ -232,7 +198,7 @@ impl Core {
             Waiting::Straight { write, index } => {
                 let brought = match completion.operation {
                     failed @ Operation::Write { .. } if completion.result.is_err() => (None, failed),
-                    operation => (self.memory_of(operation, index), Operation::Flush),
+                    operation => (self.buffers.memory_of(operation, index), Operation::Flush),
                 };
                 self.straight_writes.ended(write, index, member, completion.result, brought);
                 Then::Nothing
@@ -247,7 +213,7 @@ impl Core {
             Waiting::Client { tag, begun, array_sector } => match (completion.result, completion.operation) {
                 // Redundancy may help.
                 (Err(error), Operation::Read { into }) if self.geometry.level().is_redundant() => {
-                    let parent = self.as_parent(tag, begun, array_sector);
+                    let parent = self.requests.as_parent(tag, begun, array_sector);
                     let (offset_sectors, member) = (0, Some(member));
                     Then::Correct(smallvec![FailedPart {
                         parent,
@@ -343,12 +309,13 @@ impl Core {
     }
 
     /// Turns a client's read under way into a part of a request, if it is none. Returns that request, the part's pieces, the
-    /// member and the first sector there. Set what waits for it with [`Core::wait_by`].
+    /// member and the first sector there. Set what waits for it with
+    /// [`MemberRequests::wait_by`](crate::member_requests::MemberRequests::wait_by).
     pub fn take_part(&self, key: usize) -> (usize, Pieces, MemberId, MemberSector) {
         self.member_requests.change(key, |entry| {
             let (parent, pieces) = match &mut entry.waiting {
                 &mut Waiting::Client { tag, begun, array_sector } => {
-                    (self.as_parent(tag, begun, array_sector), smallvec![(0, entry.sectors)])
+                    (self.requests.as_parent(tag, begun, array_sector), smallvec![(0, entry.sectors)])
                 }
                 Waiting::Part { parent, pieces } => (*parent, std::mem::take(pieces)),
                 Waiting::Race { .. }
@@ -359,10 +326,6 @@ impl Core {
             };
             (parent, pieces, entry.member, entry.start_sector)
         })
-    }
-
-    pub fn wait_by(&self, key: usize, waiting: Waiting) {
-        self.member_requests.change(key, |entry| entry.waiting = waiting);
     }
 
     /// Drops a member that failed. Returns `false` if data would be lost: then it keeps its slot, and its errors go to clients

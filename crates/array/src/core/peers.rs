@@ -65,11 +65,6 @@ impl Core {
         }
     }
 
-    /// True if another lane owns an array sector.
-    pub fn is_foreign(&self, array_sector: ArraySector) -> bool {
-        self.partition.lane_count > 1 && self.partition.lane_of(array_sector).0 != self.partition.lane
-    }
-
     /// Asks the owner to read a range, without the first of these members if there are any. Returns `None` if it cannot.
     pub async fn ask_owner(&self, start: ArraySector, sectors: u64, slow: Slow) -> Option<Buffer> {
         let into = std::iter::once(self.buffers.take(sectors)).collect();

@@ -112,7 +112,7 @@ impl WriteBehind {
     /// Waits until write-behinds are in place whose log holders were all dropped. Once the drop is durable, these logs do not
     /// count any more (R25).
     pub async fn wait_for_orphans(&self, ready: &Ready, members: &RefCell<Members>) {
-        let is_orphan = |log_holders: &LogHolders| members.borrow().are_gone_but(log_holders, None);
+        let is_orphan = |log_holders: &LogHolders| members.borrow().are_gone(log_holders);
         ready.until(&self.changed, || !self.log_holders.borrow().values().any(is_orphan)).await;
     }
 

@@ -51,7 +51,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let others = || plan.read_data.iter().filter(|&&other| other != index).map(|&other| &map.data[other]);
     let all = || others().chain([&map.data[index]]).chain(&map.parity);
     // Content that is in parity alone is brought to its place first, by a task (R46).
-    if !core.log_takes_strip(stripe, &part) || !are_usual(core, all(), &rows) || core.members.borrow().need_tasks() {
+    if !core.log.takes_strip(stripe, &part) || !are_usual(core, all(), &rows) || core.members.borrow().need_tasks() {
         return false;
     }
     let Some(lock) = core.locks.try_lock(&sync) else { return false };
@@ -275,18 +275,18 @@ fn begin_again(core: &Rc<Core>, write: StraightWrite) {
 /// exists nowhere else (R53). It is given up where it would harm what parity covers beside it (R54).
 async fn perform(core: Rc<Core>, mut write: StraightWrite, logged: Logged, is_logged: Result<(), IoError>) {
     let log_holders = write.behind.as_ref().map_or_else(LogHolders::new, |(_, log_holders)| log_holders.clone());
-    core.wait_for_ack_barrier_or(|| core.are_gone(&log_holders)).await;
+    core.wait_for_ack_barrier_or(|| core.members.borrow().are_gone(&log_holders)).await;
     if let (Err(error), Health::Failed) = (is_logged, core.health()) {
         let (behind, _) = write.behind.take().expect("it was acknowledged early");
         give_up_behind(&core, write.stripe, from_ref(&write.part), behind, logged, &error);
         let _ = core.write_end(&sync_of_rows(&write.rows)).await;
         return release(&core, &mut write);
     }
-    let batch = core.batch();
+    let batch = core.member_requests.begin_batch(&core.ready);
     send_all(&core, &mut write, |io| core.send_in(batch, io));
-    let mut ended = core.ended(batch).await;
+    let mut ended = core.member_requests.batch_ended(batch).await;
     write.failures = ended.extract_if(.., |ended| ended.result.is_err()).collect();
-    core.reuse(ended);
+    core.member_requests.reuse(ended);
     end(core, write, logged).await;
 }
 

@@ -158,7 +158,7 @@ fn bands(core: &Core, parts: SmallVec<[Rectangle; 3]>) -> SmallVec<[SmallVec<[Re
     let data_count = core.geometry.data_count();
     let too_long = |part: &Rectangle| part.strips.len() < data_count && part.rows.sectors() > BAND_SECTORS;
     let partial_sectors: u64 = parts.iter().filter(|part| part.strips.len() < data_count).map(|part| part.rows.sectors()).sum();
-    let too_many = core.log.config.is_some_and(|log| log.newest_only) && partial_sectors > BAND_SECTORS;
+    let too_many = core.log.is_newest_only() && partial_sectors > BAND_SECTORS;
     if core.log.config.is_none() || !too_many && !parts.iter().any(too_long) {
         return smallvec![parts];
     }
@@ -261,7 +261,7 @@ async fn try_write(
     let mut is_logged = core.log.durable(&mut logged).await;
     // R53: a write that was acknowledged early goes out in any case. If its log holders are lost, its data exists nowhere else.
     if is_logged.is_ok() || behind.is_some() {
-        core.wait_for_ack_barrier_or(|| behind.is_some() && core.are_gone(&log_holders)).await;
+        core.wait_for_ack_barrier_or(|| behind.is_some() && core.members.borrow().are_gone(&log_holders)).await;
         is_logged = is_logged.and_then(|()| core.drops_are_recorded("write"));
     }
     if let Err(error) = is_logged {
@@ -277,13 +277,13 @@ async fn try_write(
             Some(_) => {}
         }
     }
-    let batch = core.batch();
+    let batch = core.member_requests.begin_batch(&core.ready);
     for ((part, plan), (written, parity)) in parts.iter().zip(&plans).zip(computed) {
         send(core, stripe, part, plan, &written, parity, write.fua, |io| core.send_in(batch, io));
     }
-    let ended = core.ended(batch).await;
+    let ended = core.member_requests.batch_ended(batch).await;
     let result = finish(core, stripe, parts, &ended, behind, logged).await;
-    core.reuse(ended);
+    core.member_requests.reuse(ended);
     claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     Some(result)
 }
