@@ -43,7 +43,7 @@ export const drives_of = (array: ArrayView): MemberView[] => [
   ...array.spans.flatMap(drives_of),
 ];
 
-/** What a view tells: an array that does not answer has its last state, or none. */
+/** What a view is worth: that of an array that does not answer has its last state, or nothing. */
 export const known_of = (view: ArrayView): "present" | "past" | "nothing" => (typeof view.silent_s !== "number" ? "present" : view.level === "" ? "nothing" : "past");
 
 /** An array and all its spans. */
@@ -64,7 +64,7 @@ export const is_large_enough = (drive: Drive, least: number) => (drive.size_byte
 export function free_drive(view: ArrayView, drives: Drive[]): Drive | null {
   const members = drives_of(view);
   const paths = new Set(members.map((member) => member.path));
-  // In the place of a failed member may sit a new drive.
+  // A new drive may sit where a failed member was.
   const working = new Set(members.filter((member) => member.role !== "failed").map((member) => member.path));
   const kinds = new Set(drives.filter((drive) => paths.has(drive.path)).map((drive) => drive.kind));
   const least = least_bytes(view);
@@ -82,11 +82,11 @@ export const needs_drive = (action: Action) => (action.action === "add" && actio
 export const with_drive = (action: Action, path: string): Action =>
   action.action === "add" ? { ...action, drive: path } : action.action === "replace" ? { ...action, new: path } : action;
 
-/** The steps of a case: a machine that has a free drive needs nobody to fetch one before the rebuild begins. */
+/** The steps of a case. If the machine has a free drive, none must be fetched before the rebuild begins. */
 export function steps_of(one: Case, drives: Drive[] | null): Say[] {
   const free = free_of(one, drives);
   const lost = [...one.drives, ...one.last];
-  // Nobody is sent for a drive that is out already, nor told to leave it in.
+  // A drive that is out already is neither to be fetched nor to be left in.
   const is_out = drives !== null && lost.length > 0 && lost.every(({ path }) => !drives.some((drive) => drive.path === path && !drive.free));
   const steps = free && one.todo_with_free ? one.todo_with_free : one.todo;
   const is_needless = (key: Key) => (LOOKS.has(key) && is_out) || (key === "do_leave_failed" && (is_out || one.drives.length === 0));
@@ -105,7 +105,7 @@ export const label = (member: { path: string }) => member.path.split("/").pop() 
 /** All that is wrong, the worst first. `drops`: what is known of drives that arrays have dropped. */
 export const cases = (state: State, drops: Dropped[]): Case[] => state.summary.matters.map((matter, index) => case_of(matter, index, state, home_of(state), drops));
 
-/** The daemon remembers what it saw in sync for a while; of what failed sooner the events tell. */
+/** The daemon remembers drives that were in sync for a while. Those that failed sooner are in the events. */
 function last_drives(view: ArrayView, drops: Dropped[]): LastDrive[] {
   const is_listed = (slot: number) => view.members.some((member) => member.role === "failed" && member.slot === slot);
   return view.missing_slots.filter((slot) => !is_listed(slot)).flatMap((slot) => {
@@ -121,7 +121,7 @@ function last_drives(view: ArrayView, drops: Dropped[]): LastDrive[] {
 /** True if the reader has something to do: a rebuild ends by itself. */
 export const needs_reader = (one: { severity: string; kind: string }) => one.severity !== "notice" && one.kind !== "rebuilding";
 
-/** Whether the reader may leave the whole machine alone: not while anything else needs him; `untold`: nobody hears of a failure. */
+/** Whether the reader may leave the whole machine alone: not while anything else needs him; `untold`: no person is notified of a failure. */
 export type Home = "go" | "untold" | "stay";
 export const home_of = ({ summary }: State): Home =>
   summary.matters.some((matter) => needs_reader({ severity: severity_of(matter), kind: String(matter.kind) })) ? "stay" : summary.told_by.length === 0 ? "untold" : "go";
@@ -177,7 +177,7 @@ type Stem = { [K in Key]: K extends `case_${infer S}_means` ? (`case_${S}` exten
 type Steps = { todo: Key[]; avoid: Key[] };
 /** A function where the words depend on the array; its null: the server's words. */
 type Wording = ({ stem: Stem } & Steps) | ((view: ArrayView | null, entry: ArrayEntry | undefined, matter: Matter, context: Context) => Words | null);
-/** `mark`: what tells the drives that are meant from others: their serial numbers, their names, or only that they are none of those shown. */
+/** `mark`: how the drives that are meant differ from others: their serial numbers, their names, or only that they are none of those shown. */
 type Context = { home: Home; mark: "serial" | "name" | "other" };
 
 const is_bare = (view: ArrayView | null) => view?.losses_survived === 0;

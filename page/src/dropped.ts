@@ -1,5 +1,5 @@
-// Drives that arrays have dropped. The daemon lists such a drive until it is removed from its array. Somebody still has to pull it then, and
-// where nobody has taken its slot, the reader still asks which one it was: the events know.
+// Drives that arrays have dropped. The daemon lists such a drive until it is removed from its array. Then it still has to be pulled. While its
+// slot is empty, the reader asks which drive it was: the events know.
 import type { ArrayEntry, ArrayView, Drive, Event } from "./types.ts";
 
 export type Dropped = { array: string; slot: number | null; path: string; at_ms: number };
@@ -23,8 +23,8 @@ export function drops_of(events: Event[]): Dropped[] {
 export type Inside = Dropped & { drive: Drive };
 
 /**
- * A drive that has nothing on it may be a new one in the same place. One that an array or anybody else uses is none to be pulled. What is left
- * has the superblock of that array still, or cannot be read.
+ * A drive that has nothing on it may be a new one in the same place. One that an array or another program uses must not be pulled. The others
+ * still have the superblock of that array, or cannot be read.
  */
 export function still_inside(drops: Dropped[], drives: Drive[], arrays: ArrayEntry[]): Inside[] {
   return drops.flatMap((drop) => {

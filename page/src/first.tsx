@@ -98,7 +98,7 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
   const stopped = arrays.value.filter((array) => array.state === "stopped");
   // Who is to pull a drive must not take the wrong one in a hurry: while something is wrong, that comes first.
   const pull = all.every((one) => one.severity === "notice") ? inside.value : [];
-  // Nobody wants scrubs held for good. Where redundancy is lacking, a matter says it.
+  // Scrubs should not stay held for good. Where redundancy is lacking, a matter says so.
   const held = arrays.value.filter((array) => is_held(array) && !all.some((one) => one.array === array.name && one.kind === "paused"));
   const kind = worst?.severity ?? (stopped.length + pull.length + held.length > 0 ? "notice" : "good");
   const to_pull = t("still_to_pull", { drives: listed(pull.map(label)) });
@@ -153,7 +153,7 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
   );
 }
 
-/** True if scrubs and rebuilds were paused by somebody. A measurement holds them for a moment. */
+/** True if scrubs and rebuilds were paused by command. A measurement holds them for a moment. */
 export const is_held = ({ view }: ArrayEntry) => !!view && known_of(view) === "present" && view.paused && !view.measuring;
 
 /** Scrubs and rebuilds of an array are held, and the way out. */
@@ -276,7 +276,7 @@ const Why = ({ one }: { one: Case }) =>
     </p>
   );
 
-/** What nobody has to read before he acts: since when, what else may fail, the reason, the drives as they are marked. */
+/** What need not be read before acting: since when, what else may fail, the reason, the drives as they are marked. */
 function Details({ one }: { one: Case }) {
   const { view } = one;
   const is_present = view !== null && known_of(view) === "present";
@@ -428,7 +428,7 @@ function Last({ last }: { last: LastDrive }) {
   );
 }
 
-/** After a restart nothing is known of a lost drive but its slot: then those that work tell which it is not. */
+/** After a restart nothing is known of a lost drive but its slot: then the drives that work show which one it is not. */
 function Unknown({ one }: { one: Case }) {
   const working = one.view ? drives_of(one.view).filter((member) => role_of(member) !== "failed" && role_of(member) !== "lost") : [];
   const slots = (one.view?.missing_slots ?? []).filter((slot) => !one.last.some((last) => last.slot === slot));
@@ -478,7 +478,7 @@ function Reasons({ served }: { served: ArrayEntry[] }) {
 
 const CHANNELS: Record<string, Key> = { mail: "channel_mail", webhook: "channel_webhook", program: "channel_program", console: "channel_console" };
 
-/** Who learns of a fault while nobody looks at this page. */
+/** Who learns of a fault while this page is not looked at. */
 function ToldBy() {
   const told_by = state.value?.summary.told_by ?? [];
   const names = told_by.map((name) => (CHANNELS[name] ? t(CHANNELS[name]) : name)).join(", ");

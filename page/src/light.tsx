@@ -1,4 +1,5 @@
-// The light of a drive, which shows it among its neighbours. Few machines tell beforehand whether they have one: the server says so when it is asked.
+// The light of a drive, which shows it among its neighbours. Few machines show beforehand whether they have one: the
+// server answers that when it is to be switched.
 import { useState } from "preact/hooks";
 import { job_of } from "./live.ts";
 import { type Fault, Act, Refused } from "./parts.tsx";

@@ -1,4 +1,4 @@
-// The state of the machine as the server last told it, and since when it has not.
+// The state of the machine as the server last reported it, and since when it has not.
 //
 // One event stream brings all of it: the state when something changed, and a beat each second in which nothing did. What is not the
 // present is never shown as such: `silent_since` says since when, and everything that acts is closed meanwhile.
@@ -17,7 +17,7 @@ const DROP = "member_failed";
 const SAMPLES_MAX = 180;
 /** The server asks drives for their health so often. */
 const DRIVES_EVERY_MS = 300_000;
-/** While a drive is to be put in or pulled, somebody stands at the server. */
+/** While a drive is to be put in or pulled, a person stands at the server. */
 const AWAITED_EVERY_MS = 4000;
 
 export const state = signal<State | null>(null);
@@ -30,7 +30,7 @@ export const drives_fault = signal<server.Refusal | null>(null);
 /** The latest events, the newest last. */
 export const events = signal<Event[]>([]);
 const drop_events = signal<Event[]>([]);
-/** Drives that arrays have dropped, as far back as the server told. */
+/** Drives that arrays have dropped, as far back as the server reports. */
 export const drops = computed(() => drops_of(drop_events.value));
 /** Dropped drives that somebody still has to pull. */
 export const inside = computed(() => still_inside(drops.value, drives.value ?? [], arrays.value));
@@ -56,7 +56,7 @@ export const silent_since = computed(() => {
   return now.value - last > STALE_MS ? last : null;
 });
 
-/** A time that the server told as so far ahead, by this browser's clock: while there is no answer it does not move on. */
+/** A time that the server reported as so far ahead, by this browser's clock: while there is no answer it does not move on. */
 export const in_s = (left_s: number) => (heard_at.value ?? now.value) + left_s * 1000;
 
 export const arrays = computed(() => state.value?.arrays ?? []);
@@ -193,7 +193,7 @@ async function load_events() {
   }
 }
 
-// A session that has ended is told by whatever the reader asked: the login comes at once.
+// Any request of the reader shows that the session has ended: the login comes at once.
 effect(() => {
   if (server.who.value === null && heard_at.peek() !== null && !login_needed.peek()) void begin();
 });
@@ -242,6 +242,6 @@ export async function begin(is_unattended = true) {
   try {
     about.value = await server.about(is_unattended);
   } catch {
-    // The stream tells of the silence.
+    // The stream reports the silence.
   }
 }

@@ -125,7 +125,7 @@ export const set_alarms = (settings: AlarmSettings) => ask<Message>("PUT", "/ala
 export const reports = () => ask<Reports>("GET", "/reports");
 export const report_address = (name: string) => `${BASE}/reports/${encodeURIComponent(name)}`;
 
-/** What the stream tells. */
+/** What the stream reports. */
 export type Listener = {
   state(state: State): void;
   beat(time_ms: number): void;

@@ -169,7 +169,7 @@ export class Closed extends Error {
   }
 }
 
-/** The part of cockpit.js that is used. A request is a promise that also tells of its head and, piece by piece, of its body. */
+/** The part of cockpit.js that is used. A request is a promise that also gives its head and, piece by piece, its body. */
 type Request = Promise<string> & {
   response(take: (status: number) => void): Request;
   stream(take: (text: string) => void): Request;
