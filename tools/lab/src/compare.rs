@@ -160,6 +160,27 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
         // Two targets that were each measured alone have only their loads in common.
         (before, after) = (Side::of(a, true), Side::of(b, true));
     }
+    let (mut rows, common_count) = rows_of(&before, &after, by_run);
+    let shares: Vec<f64> = a.iter().chain(b).filter_map(|run| others::share_percent(run)).collect();
+    let others_percent = shares.iter().copied().reduce(f64::max);
+    // Several runs on each side show the effect of other load by their scatter; one run cannot.
+    let busy = others_percent.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
+    judge(&mut rows, tolerance, busy);
+    let name = |runs: &[&Run]| runs.iter().map(|run| run.manifest.id.clone()).collect::<Vec<_>>().join(", ");
+    Comparison {
+        before: name(a),
+        after: name(b),
+        runs: (a.len(), b.len()),
+        others_percent,
+        unmatched: before.points.len() + after.points.len() - 2 * common_count,
+        rows,
+        caveats: caveats_of_sides(a, b, busy, shares.len()),
+        tolerance,
+    }
+}
+
+/// The differences at the points that both sides measured, not judged yet, and the number of these points.
+fn rows_of(before: &Side, after: &Side, by_run: bool) -> (Vec<Row>, usize) {
     let common: Vec<_> =
         before.points.iter().filter_map(|(point, records)| Some((point, records, after.points.get(point)?))).collect();
     let mut pairs = Vec::new();
@@ -181,11 +202,12 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
         let label = format!("{target}: {}", select::load(point));
         Some(Row { point: point.clone(), label, metric, unit, difference, p: 1.0, change: Change::Noise })
     };
-    let mut rows: Vec<Row> = pairs.into_iter().filter_map(row).collect();
-    let shares: Vec<f64> = a.iter().chain(b).filter_map(|run| others::share_percent(run)).collect();
-    let others_percent = shares.iter().copied().reduce(f64::max);
-    // Several runs on each side show the effect of other load by their scatter; one run cannot.
-    let busy = others_percent.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
+    (pairs.into_iter().filter_map(row).collect(), common.len())
+}
+
+/// Gives each difference its corrected probability and its verdict. `busy`: the use of the processors by others, in percent, where
+/// it may be the cause.
+fn judge(rows: &mut [Row], tolerance: f64, busy: Option<f64>) {
     let mut tested: Vec<&mut Row> = rows.iter_mut().filter(|row| row.difference.method != Method::TooFew).collect();
     let p: Vec<f64> = tested.iter().map(|row| row.difference.p).collect();
     for (row, p) in tested.iter_mut().zip(stats::holm(&p)) {
@@ -205,40 +227,35 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
             () => Change::Worse,
         };
     }
-    let name = |runs: &[&Run]| runs.iter().map(|run| run.manifest.id.clone()).collect::<Vec<_>>().join(", ");
-    let mut caveats = vec![];
+}
+
+/// The circumstances that the reader of a comparison must keep in mind, each once. `busy`: as [`judge`] has it; `known`: the number
+/// of runs of which the use of the machine by others is known.
+fn caveats_of_sides(a: &[&Run], b: &[&Run], busy: Option<f64>, known: usize) -> Vec<String> {
+    let mut found = vec![];
     if let Some(percent) = busy {
-        caveats.push(format!(
+        found.push(format!(
             "Others used {percent:.0} % of the processors during a run: changes of rates by less than {:.2} times and of p99 latency by less than \
              {:.1} times are undecided. Measure on a quiet machine, or several times a side: stria lab compare A1 A2 A3 -- B1 B2 B3.",
             rate_times(percent),
             tail_times(percent)
         ));
-    } else if shares.len() < a.len() + b.len() {
-        caveats.push("For some runs the use of the machine by others is unknown.".into());
+    } else if known < a.len() + b.len() {
+        found.push("For some runs the use of the machine by others is unknown.".into());
     }
-    if by_run && a.len().min(b.len()) < 4 {
-        let (one, other) = (a.len(), b.len());
-        caveats.push(format!(
+    let (one, other) = (a.len(), b.len());
+    if one.max(other) > 1 && one.min(other) < 4 {
+        found.push(format!(
             "With {one} and {other} runs on the two sides only large differences stand out from chance: 4 runs or more find smaller ones."
         ));
     }
-    caveats.extend(self::caveats(a[0], b[0]));
+    found.extend(caveats(a[0], b[0]));
     for run in a[1..].iter().chain(&b[1..]) {
-        caveats.extend(self::caveats(a[0], run));
+        found.extend(caveats(a[0], run));
     }
     let mut seen = std::collections::BTreeSet::new();
-    caveats.retain(|words| seen.insert(words.clone()));
-    Comparison {
-        before: name(a),
-        after: name(b),
-        runs: (a.len(), b.len()),
-        others_percent,
-        unmatched: before.points.len() + after.points.len() - 2 * common.len(),
-        rows,
-        caveats,
-        tolerance,
-    }
+    found.retain(|words| seen.insert(words.clone()));
+    found
 }
 
 /// The factor in rates that other programs' use of the processors may explain, whichever run they disturbed: that of the

@@ -170,8 +170,8 @@ pub fn import(request: &Request, folder: &Path) -> Result<Manifest, ImportError>
 /// A file that was read. Only its figures are kept: the files of a folder may be larger than the memory.
 struct File {
     path: PathBuf,
-    /// Of its JSON.
-    sum: u64,
+    /// The checksum of its JSON.
+    checksum: u64,
     has_histograms: bool,
 }
 
@@ -180,14 +180,14 @@ impl File {
     fn again(&self) -> Result<String, ImportError> {
         let failed = |problem| ImportError::File { path: self.path.clone(), problem };
         let (json, _) = read(&self.path).map_err(failed)?;
-        match sum_of(&json) == self.sum {
+        match checksum_of(&json) == self.checksum {
             true => Ok(json),
             false => Err(failed("it changed while it was imported; import again into another folder".into())),
         }
     }
 }
 
-fn sum_of(text: &str) -> u64 {
+fn checksum_of(text: &str) -> u64 {
     let mut sum = DefaultHasher::new();
     text.hash(&mut sum);
     sum.finish()
@@ -220,7 +220,7 @@ fn found(request: &Request, bytes_max: u64) -> Result<Found, ImportError> {
                 }
                 all.versions.extend(value["fio version"].as_str().map(str::to_owned));
                 all.jobs.extend(jobs);
-                all.files.push(File { path, sum: sum_of(&json), has_histograms: json.contains("\"bins\"") });
+                all.files.push(File { path, checksum: checksum_of(&json), has_histograms: json.contains("\"bins\"") });
             }
             Err(problem) if is_named => return Err(ImportError::File { path, problem }),
             Err(problem) => all.notes.push((NoteKind::Fallback, None, format!("{} was left out: {problem}", path.display()))),
@@ -349,11 +349,11 @@ fn jobs_of(value: &Value, file: usize, target: &str) -> Result<Vec<Job>, String>
     }
 }
 
-/// The options in this part of a file. A text that no option has is cut, as it stays in memory: with its sum it still differs
-/// from others.
+/// The options in this part of a file. A text that no option has is cut, as it stays in memory: with its checksum it still
+/// differs from others.
 fn options(value: &Value) -> BTreeMap<String, String> {
     let short = |text: &str| match text.char_indices().nth(OPTION_CHARS_MAX) {
-        Some((end, _)) => format!("{}… (sum {:016x})", &text[..end], sum_of(text)),
+        Some((end, _)) => format!("{}… (sum {:016x})", &text[..end], checksum_of(text)),
         None => text.to_owned(),
     };
     let text = |value: &Value| value.as_str().map_or_else(|| short(&value.to_string()), short);

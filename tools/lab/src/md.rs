@@ -163,7 +163,7 @@ impl Md {
         &self.device
     }
 
-    /// As mdadm writes it; `None` if mdadm does not tell it.
+    /// As mdadm writes it; `None` if mdadm does not report it.
     pub fn uuid(&self) -> Option<String> {
         let words = ["--detail".into(), "--export".into(), self.device.display().to_string()];
         let output = mdadm(&self.program, &words).ok()?;

@@ -36,7 +36,7 @@ impl Others {
     }
 
     /// Adds others' use since then, in percent of all processors.
-    pub fn tell(&self, extra: &mut BTreeMap<String, f64>) {
+    pub fn note(&self, extra: &mut BTreeMap<String, f64>) {
         let now = CpuTimes::now();
         let all = now.all - self.times.all;
         if all < 10.0 {
@@ -189,7 +189,7 @@ mod tests {
         let mut extra = BTreeMap::new();
         let others = Others::since_now(&[]);
         std::thread::sleep(Duration::from_millis(300));
-        others.tell(&mut extra);
+        others.note(&mut extra);
         assert!((0.0..=100.0).contains(&extra[OTHERS]) && (0.0..=100.0).contains(&extra[STOLEN]), "{extra:?}");
     }
 }

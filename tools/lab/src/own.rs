@@ -205,7 +205,7 @@ impl Own {
     }
 
     /// Records the fio that runs, or that it has ended.
-    pub fn tell(&self, pid: Option<u32>) {
+    pub fn record_fio(&self, pid: Option<u32>) {
         let path = self.folder.join(PID);
         // Without the record a later run does not end it after a kill. That costs time and no data.
         let _ = match pid {
@@ -235,7 +235,7 @@ impl Own {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
-        self.tell(None);
+        self.record_fio(None);
         Ok(())
     }
 

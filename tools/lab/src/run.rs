@@ -374,7 +374,7 @@ impl<'a> Runner<'a> {
             }
         }
         let status = match ending {
-            Ok(()) if self.tell_failures()? => RunStatus::WithFailures,
+            Ok(()) if self.report_failures()? => RunStatus::WithFailures,
             Ok(()) => RunStatus::Done,
             Err(Broken::Interrupted) => RunStatus::Interrupted,
             Err(Broken::Folder(error)) => return Err(error.into()),
@@ -409,7 +409,7 @@ impl<'a> Runner<'a> {
     }
 
     /// Reports loads without any result. True if there are any, or a section was abandoned.
-    fn tell_failures(&mut self) -> Result<bool, ResultError> {
+    fn report_failures(&mut self) -> Result<bool, ResultError> {
         let mut points: BTreeMap<Point, (u32, Option<String>)> = BTreeMap::new();
         for record in self.records.iter().filter(|record| !record.preparation) {
             let (count, failed) = points.entry(record.point.clone()).or_insert_with(|| (0, Some(String::new())));

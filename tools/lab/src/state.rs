@@ -172,8 +172,6 @@ pub fn drive_info(path: &Path) -> DriveInfo {
     info
 }
 
-// ------------------------------------------------------------------------------------------------------------------- watching
-
 /// The temperature from which a drive counts as throttling, if it does not report throttling.
 pub const HOT_C: f64 = 75.0;
 

@@ -5,7 +5,7 @@ use super::nbd::Client;
 use super::tally::{Busy, Kind, Lateness};
 use super::{Drift, Fitting, Options, Outcome, Pace, ReplayError};
 use crate::fio::Place;
-use crate::trace::{Op, Record, Source};
+use crate::trace::{Op, Record, Source, TraceError};
 use crate::units::show_seconds;
 use rustix::fs::{FallocateFlags, OFlags};
 use std::fs::{File, OpenOptions};
@@ -83,21 +83,9 @@ fn play_within(
     let (send, receive) = sync_channel(AHEAD);
     let (ready, ends) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     let played = std::thread::scope(|scope| {
-        let reader = scope.spawn(|| {
-            let (mut before_ns, mut ahead) = (0, 0);
-            let read = source.each(&mut |record| {
-                let pause_ns = record.time_ns.saturating_sub(before_ns);
-                before_ns = record.time_ns;
-                ahead += 1;
-                ready.fetch_or(ahead >= AHEAD / 2, Ordering::Relaxed);
-                let is_over = || stop.load(Ordering::Relaxed) || ends.load(Ordering::Relaxed);
-                let is_sent = send_unless(&send, Item { record: fitting.of(record), pause_ns }, is_over);
-                if is_sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            });
-            ready.store(true, Ordering::Relaxed);
-            drop(send);
-            read
-        });
+        let is_over = || stop.load(Ordering::Relaxed) || ends.load(Ordering::Relaxed);
+        let (fitting, ready) = (&fitting, &ready);
+        let reader = scope.spawn(move || read_ahead(source, fitting, send, ready, is_over));
         while !ready.load(Ordering::Relaxed) {
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -141,27 +129,30 @@ fn play_within(
         reader.join().expect("the reader does not panic")?;
         Ok((all, shared))
     });
-    let (mut tally, shared) = played?;
-    let seconds = tally.ended_ns as f64 / 1e9;
-    let mut total = tally.read.clone();
-    total.merge(&tally.write);
-    total.merge(&tally.trim);
-    let drift = if options.pace == Pace::Closed { Drift::default() } else { tally.late.drift() };
-    Ok(Outcome {
-        seconds,
-        busy_seconds: shared.busy.seconds(),
-        read: tally.read.figures(seconds),
-        write: tally.write.figures(seconds),
-        trim: tally.trim.figures(seconds),
-        total: total.figures(seconds).unwrap_or_default(),
-        flushes: tally.flushes,
-        errors: std::mem::take(&mut tally.errors),
-        first_error: tally.first_error.map(|(_, words)| words),
-        discards_left_out: tally.left_out,
-        drift,
-        cut_short: shared.requests.load(Ordering::Relaxed) < totals.requests(),
-        shortfall: None,
-    })
+    let (tally, shared) = played?;
+    let cut_short = shared.requests.load(Ordering::Relaxed) < totals.requests();
+    Ok(tally.outcome(options.pace, shared.busy.seconds(), cut_short))
+}
+
+/// Sends the requests of a trace to the threads that replay them, until it `is_over`. `ready`: enough of them wait to begin.
+fn read_ahead(
+    source: &Source,
+    fitting: &Fitting,
+    send: SyncSender<Item>,
+    ready: &AtomicBool,
+    is_over: impl Fn() -> bool,
+) -> Result<(), TraceError> {
+    let (mut before_ns, mut ahead) = (0, 0);
+    let read = source.each(&mut |record| {
+        let pause_ns = record.time_ns.saturating_sub(before_ns);
+        before_ns = record.time_ns;
+        ahead += 1;
+        ready.fetch_or(ahead >= AHEAD / 2, Ordering::Relaxed);
+        let is_sent = send_unless(&send, Item { record: fitting.of(record), pause_ns }, &is_over);
+        if is_sent { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    });
+    ready.store(true, Ordering::Relaxed);
+    read
 }
 
 /// The results of one thread.
@@ -192,6 +183,29 @@ impl Tally {
         self.first_error = first_errors.into_iter().flatten().min_by_key(|(at_ns, _)| *at_ns);
         self.left_out += other.left_out;
         self.ended_ns = self.ended_ns.max(other.ended_ns);
+    }
+
+    /// The outcome by the results of all threads.
+    fn outcome(self, pace: Pace, busy_seconds: f64, cut_short: bool) -> Outcome {
+        let seconds = self.ended_ns as f64 / 1e9;
+        let mut total = self.read.clone();
+        total.merge(&self.write);
+        total.merge(&self.trim);
+        Outcome {
+            seconds,
+            busy_seconds,
+            read: self.read.figures(seconds),
+            write: self.write.figures(seconds),
+            trim: self.trim.figures(seconds),
+            total: total.figures(seconds).unwrap_or_default(),
+            flushes: self.flushes,
+            errors: self.errors,
+            first_error: self.first_error.map(|(_, words)| words),
+            discards_left_out: self.left_out,
+            drift: if pace == Pace::Closed { Drift::default() } else { self.late.drift() },
+            cut_short,
+            shortfall: None,
+        }
     }
 }
 

@@ -38,8 +38,8 @@ pub struct SweepSample {
     pub at_ms: u64,
     /// `rebuild`, `scrub`, `resync`; empty when none ran.
     pub kind: String,
-    /// Done.
+    /// Bytes done.
     pub done_bytes: u64,
-    /// Of.
+    /// Bytes in total.
     pub total_bytes: u64,
 }

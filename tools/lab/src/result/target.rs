@@ -72,7 +72,7 @@ pub struct DriveInfo {
     pub transport: String,
     /// Size.
     pub size_bytes: u64,
-    /// Turns.
+    /// True for a hard disk.
     pub rotational: Option<bool>,
     /// Volatile write cache: `write back`, `write through`.
     pub write_cache: String,

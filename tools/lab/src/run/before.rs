@@ -44,7 +44,7 @@ pub(super) fn refuse(
     }
     written.iter().try_for_each(|spec| writable(spec))?;
     if request.hosts.is_empty() {
-        room(specs, &written, &scale)?;
+        check_space(specs, &written, &scale)?;
     }
     Ok(())
 }
@@ -195,7 +195,7 @@ fn existing_folder(path: &Path) -> PathBuf {
 }
 
 /// Checks that each file system has space for all blocks of its files together.
-fn room(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> Result<(), TargetError> {
+fn check_space(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> Result<(), TargetError> {
     let mut wanted: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     // A created file gets blocks even if it is only read.

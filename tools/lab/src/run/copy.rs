@@ -230,7 +230,7 @@ impl Runner<'_> {
         let mut point = point(&load, target);
         point.mix.clone_from(&set.name);
         let mut extra = std::mem::take(&mut self.extra);
-        others.tell(&mut extra);
+        others.note(&mut extra);
         extra.insert("files_per_s".into(), figures.iops);
         let (read, write) = (Some(figures.clone()), Some(figures.clone()));
         let failed = checked.clone().err();

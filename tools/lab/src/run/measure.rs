@@ -104,7 +104,7 @@ impl Runner<'_> {
         };
         let others = Others::since_now(places);
         let began = Instant::now();
-        let running = |pid| self.own.tell(pid);
+        let running = |pid| self.own.record_fio(pid);
         let beside = Beside { hosts: &self.request.hosts, stop: self.stop, running: &running };
         let mut measured = self.fio.run(&job, &folder, &format!("{index:05}"), &beside, &mut tick)?;
         // The sweep may have ended since the last look.
@@ -121,7 +121,7 @@ impl Runner<'_> {
         if let Some(ended) = watch.sweep_ended {
             extra.insert(select::SWEPT.into(), ended.saturating_sub(warmup).as_secs_f64());
         }
-        others.tell(&mut extra);
+        others.note(&mut extra);
         let members = watch.finish(target.array.as_ref());
         let series = if series_wanted { take_series(&prefix) } else { Ok(Series::default()) };
         let unread = series.as_ref().err().map(|problem| format!("the figures of each second are left out: {problem}"));

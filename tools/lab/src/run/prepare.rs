@@ -30,7 +30,7 @@ impl Runner<'_> {
         let (fio, folder, stop) = (&self.fio, self.writer.folder(), self.stop);
         let (export_bytes, scale) = (target.info.size_bytes, &self.scale);
         let measured_bytes = target.info.offset_bytes.saturating_add(target.info.span_bytes);
-        let running = |pid| self.own.tell(pid);
+        let running = |pid| self.own.record_fio(pid);
         let beside = Beside { hosts: &[], stop, running: &running };
         let mut overwrite = |place: &Place| {
             // The target's span is no part of a drive below an array.
@@ -67,7 +67,7 @@ impl Runner<'_> {
         let (span_bytes, offset_bytes) = (target.info.span_bytes, target.info.offset_bytes);
         let work = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: false };
         let job = crate::fio::Job { places: &target.places, span_bytes, offset_bytes, work, seed: 0, logs: None };
-        let running = |pid| self.own.tell(pid);
+        let running = |pid| self.own.record_fio(pid);
         let beside = Beside { hosts: &[], stop: self.stop, running: &running };
         whole(self.fio.run(&job, self.writer.folder(), "fill", &beside, &mut |_| {}))?;
         target.is_lost = false;
@@ -151,7 +151,7 @@ impl Runner<'_> {
                         let (span_bytes, offset_bytes) = (each(target.info.span_bytes), each(target.info.offset_bytes));
                         let job =
                             crate::fio::Job { places: &places, span_bytes, offset_bytes, work: Work::Trim, seed: 0, logs: None };
-                        let running = |pid| self.own.tell(pid);
+                        let running = |pid| self.own.record_fio(pid);
                         let beside = Beside { hosts: &self.request.hosts, stop: self.stop, running: &running };
                         match whole(self.fio.run(&job, self.writer.folder(), "trim", &beside, &mut |_| {})) {
                             Ok(()) => {}

@@ -58,7 +58,7 @@ impl Runner<'_> {
         let mut point = point(&load, target);
         point.mix = name.into();
         let mut extra = std::mem::take(&mut self.extra);
-        others.tell(&mut extra);
+        others.note(&mut extra);
         extra.insert("busy_mb_per_s".into(), outcome.busy_mb_per_s());
         let measured = Measured {
             seconds: outcome.seconds,
