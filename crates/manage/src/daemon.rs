@@ -21,6 +21,7 @@ use crate::log::log_to_stderr;
 use crate::matter::{API, NBD, TOKENS};
 use crate::monitor::{Monitor, MonitorPlan};
 use crate::nbd::{LateTcp, NbdOptions, NbdStart};
+use crate::rest::auth::Guard;
 use crate::rest::{self, Rest, Tcp};
 use crate::routine::Routine;
 use crate::service::{Service, watchdog};
@@ -79,7 +80,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let mut sockets = Sockets { service: Arc::clone(&service), control: Some(control) };
 
     let (api_options, api_groups) = config.api.options_or_late().map_err(Failure::Usage)?;
-    let mut late_groups = LateGroups { nbd: nbd_group, api: api_groups, api_socket: socket.with_extension("api") };
+    let late_groups = LateGroups { nbd: nbd_group, api: api_groups, api_socket: socket.with_extension("api") };
     let (state, degraded_after) = (config.daemon.state.clone(), config.daemon.degraded_after.0);
     let (looked, first_look) = oneshot::channel();
     let metrics = watching.metrics;
@@ -135,19 +136,9 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
         let _ = api_on_tcp.set(rest.tcp());
     }
 
-    let watched = (Arc::downgrade(&monitor), Arc::downgrade(&service));
-    let mut nbd_over_tcp = nbd_over_tcp;
-    let follow = move || {
-        let mut mended = Vec::new();
-        while let (Some(monitor), Some(service)) = (watched.0.upgrade(), watched.1.upgrade()) {
-            late_groups.follow(&service, &guard);
-            follow_files(&monitor, &service, api_on_tcp.get(), &mut nbd_over_tcp, &mut mended);
-            drop((monitor, service));
-            std::thread::sleep(FILES_EVERY);
-        }
-    };
-    std::thread::Builder::new().name("files".into()).spawn(follow).map_err(Failure::failed)?;
-    tokio::spawn(pat(Arc::clone(&supervisor), Arc::clone(&service)));
+    let latecomers = Latecomers { groups: late_groups, guard, api: api_on_tcp, nbd: nbd_over_tcp, mended: Vec::new() };
+    latecomers.follow(&monitor, &service)?;
+    tokio::spawn(signal_watchdog(Arc::clone(&supervisor), Arc::clone(&service)));
     let running = Running { service: Arc::clone(&service), keeper, supervisor, socket, json };
     running.until_over(&mut wishes, first_look, &mut sockets).await?;
 
@@ -240,7 +231,7 @@ impl Running {
 
     fn let_clients_in(&self) -> Result<(), Failure> {
         self.service.listen().map_err(Failure::failed)?;
-        self.supervisor.tell("READY=1\nSTATUS=serving the arrays of the configuration");
+        self.supervisor.notify("READY=1\nSTATUS=serving the arrays of the configuration");
         let (shown, pid) = (self.socket.display().to_string(), process::id());
         let _ = try_print(&line(self.json, || format!("control {shown}"), || json!({"control": shown, "pid": pid})));
         Ok(())
@@ -248,7 +239,7 @@ impl Running {
 
     /// Stops all arrays, on a thread of its own.
     fn stop(&self) {
-        self.supervisor.tell("STOPPING=1");
+        self.supervisor.notify("STOPPING=1");
         let (keeper, service) = (Arc::clone(&self.keeper), Arc::clone(&self.service));
         tokio::task::spawn_blocking(move || {
             keeper.end(KEEPER_ENDS);
@@ -294,49 +285,71 @@ fn search_for(drive: &Path, config: &Path, keeper: &Weak<Keeper>) -> Option<Stri
     }
 }
 
-/// Opens the API and NBD over TCP as soon as that is possible, and ends the alarms about them.
-fn follow_files(
-    monitor: &Monitor,
-    service: &Service,
-    api: Option<&Arc<Tcp>>,
-    nbd: &mut NbdOverTcp,
-    mended: &mut Vec<&'static str>,
-) {
-    // An alarm ends one round after its text has changed, so that the message of its end has the new text.
-    mended.drain(..).for_each(|part| monitor.holds(part));
-    let mut mend = |part, text: &str| {
-        monitor.stand(part, text.into());
-        mended.push(part);
-    };
-    // Also after a reload: it may name other addresses.
-    match api.map(|api| api.open()) {
-        Some(Err(fault)) => monitor.stand(API, fault),
-        Some(Ok(())) if monitor.is_faulty(API) => {
-            mend(API, "the files that the configuration names are good now, and the API is served over TCP")
+/// What was missing at the start and may come later: groups of sockets, files for TLS and tokens, free ports.
+struct Latecomers {
+    groups: LateGroups,
+    guard: Arc<Guard>,
+    /// The API over TCP, once it is started.
+    api: Arc<OnceLock<Arc<Tcp>>>,
+    nbd: NbdOverTcp,
+    /// Parts of the configuration whose fault has ended, and whose alarm ends in the next round.
+    mended: Vec<&'static str>,
+}
+
+impl Latecomers {
+    /// Looks for them now and then until the service ends, on a thread of its own.
+    fn follow(mut self, monitor: &Arc<Monitor>, service: &Arc<Service>) -> Result<(), Failure> {
+        let watched = (Arc::downgrade(monitor), Arc::downgrade(service));
+        let follow = move || {
+            while let (Some(monitor), Some(service)) = (watched.0.upgrade(), watched.1.upgrade()) {
+                self.groups.follow(&service, &self.guard);
+                self.follow_files(&monitor, &service);
+                drop((monitor, service));
+                std::thread::sleep(FILES_EVERY);
+            }
+        };
+        std::thread::Builder::new().name("files".into()).spawn(follow).map(drop).map_err(Failure::failed)
+    }
+
+    /// Opens the API and NBD over TCP as soon as that is possible, and ends the alarms about them.
+    fn follow_files(&mut self, monitor: &Monitor, service: &Service) {
+        // An alarm ends one round after its text has changed, so that the message of its end has the new text.
+        self.mended.drain(..).for_each(|part| monitor.holds(part));
+        let mut mend = |part, text: &str| {
+            monitor.stand(part, text.into());
+            self.mended.push(part);
+        };
+        let api = self.api.get();
+        // Also after a reload: it may name other addresses.
+        match api.map(|api| api.open()) {
+            Some(Err(fault)) => monitor.stand(API, fault),
+            Some(Ok(())) if monitor.is_faulty(API) => {
+                mend(API, "the files that the configuration names are good now, and the API is served over TCP")
+            }
+            Some(Ok(())) | None => {}
         }
-        Some(Ok(())) | None => {}
-    }
-    match api.and_then(|api| api.tokens_fault()) {
-        Some(fault) => monitor.stand(TOKENS, fault),
-        None if monitor.is_faulty(TOKENS) => mend(TOKENS, "the file of tokens is good now, and tokens count again"),
-        None => {}
-    }
-    match nbd.try_again(service) {
-        None => {}
-        Some(Err(fault)) => monitor.stand(NBD, fault),
-        Some(Ok(text)) => mend(NBD, text),
+        match api.and_then(|api| api.tokens_fault()) {
+            Some(fault) => monitor.stand(TOKENS, fault),
+            None if monitor.is_faulty(TOKENS) => mend(TOKENS, "the file of tokens is good now, and tokens count again"),
+            None => {}
+        }
+        match self.nbd.try_again(service) {
+            None => {}
+            Some(Err(fault)) => monitor.stand(NBD, fault),
+            Some(Ok(text)) => mend(NBD, text),
+        }
     }
 }
 
 /// Signals systemd's watchdog while this thread runs and every lane answers.
-async fn pat(supervisor: Arc<Supervisor>, service: Arc<Service>) {
+async fn signal_watchdog(supervisor: Arc<Supervisor>, service: Arc<Service>) {
     let Some(within) = notify::watchdog() else { return };
     // Twice in its time, and an answer may take as long as is left of that.
     let every = within / 4;
     loop {
         let asked = Arc::clone(&service);
         match tokio::task::spawn_blocking(move || asked.lanes_answer(every)).await {
-            Ok(Ok(())) => supervisor.tell("WATCHDOG=1"),
+            Ok(Ok(())) => supervisor.notify("WATCHDOG=1"),
             Ok(Err(silence)) => tracing::error!("{silence}: systemd's watchdog gets no signal, and restarts this process"),
             Err(panic) => tracing::error!("the lanes could not be asked: {panic}"),
         }

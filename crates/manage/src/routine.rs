@@ -20,7 +20,7 @@ use crate::event_words::ServiceSentence;
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;
-use crate::view::{all_members, is_held, is_redundant_itself, may_write, plain_event, said_event};
+use crate::view::{all_members, is_held, is_redundant_itself, may_write, plain_event, said_event, tree};
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ const GLANCE_EVERY: Duration = Duration::from_millis(250);
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// The pause between two looks at the progress of a self-test.
 const ASK_TEST_EVERY: Duration = Duration::from_secs(10);
-/// A self-test that has no result after so long has none. Long ones of large drives take half a day.
+/// A self-test without a result after this time has none. Long ones of large drives take half a day.
 const TEST_LASTS: Duration = Duration::from_secs(3 * 24 * 3600);
 /// The time in which a drive shows that a self-test runs, or its result.
 const SHOWS_WITHIN: Duration = Duration::from_secs(60);
@@ -220,7 +220,15 @@ struct Work {
 /// The work that may begin.
 enum Task<'a> {
     Scrub { view: &'a ArrayView, from_bytes: u64 },
-    SelfTest { entry: &'a DriveEntry, key: String, array: &'a str, long: bool },
+    SelfTest(DueTest<'a>),
+}
+
+/// A self-test that may begin. `key`: of the drive in the notes; `array`: the one that has the drive.
+struct DueTest<'a> {
+    entry: &'a DriveEntry,
+    key: String,
+    array: &'a str,
+    long: bool,
 }
 
 fn unix_now() -> i64 {
@@ -517,7 +525,7 @@ impl Work {
                 if is_free && due(calendar, since_s, now_s, zone).is_some() {
                     let links = BTreeSet::from([self.link(&entry.path.to_string_lossy()), format!("array {array}")]);
                     jobs.push(Job { calendar, since_s, links });
-                    tasks.push(Task::SelfTest { entry, key: key.clone(), array, long });
+                    tasks.push(Task::SelfTest(DueTest { entry, key: key.clone(), array, long }));
                 }
             }
         }
@@ -551,95 +559,101 @@ impl Work {
 
     fn begin_one(&mut self, service: &Arc<Service>, task: &Task, links: BTreeSet<String>, now_s: i64, zone: &TimeZone) {
         match task {
-            Task::Scrub { view, from_bytes } => {
-                let name = &view.identity.name;
-                match service.scrub(name, &ScrubRequest { repair: false, from_bytes: *from_bytes }) {
-                    Ok(done) => {
-                        let parts = tree(view).into_iter().map(|part| part.identity.uuid.clone());
-                        let found = |uuid: &String| if *from_bytes == 0 { 0 } else { self.ledger.array(uuid).scrub.found };
-                        let before = parts.map(|uuid| (found(&uuid), uuid)).map(|(found, uuid)| (uuid, found)).collect();
-                        let scrubbing = Scrubbing {
-                            sequence: done.sequence,
-                            links,
-                            noted: Instant::now(),
-                            before,
-                            finished: BTreeSet::new(),
-                            stopped: None,
-                            is_gone: false,
-                        };
-                        self.scrubs.insert(view.identity.uuid.clone(), scrubbing);
-                        let since_s = self.ledger.array(&view.identity.uuid).scrub.since_s.unwrap_or(now_s);
-                        self.note_scrub(&view.identity.uuid, |job| {
-                            job.position = Some(*from_bytes);
-                            if *from_bytes == 0 {
-                                job.since_s = Some(now_s);
-                            }
-                        });
-                        let text = match from_bytes {
-                            0 => {
-                                let calendar = self.routine.scrub_of(name);
-                                let due_s = calendar.and_then(|calendar| due(calendar, since_s, now_s, zone)).unwrap_or(now_s);
-                                format!("the scrub of \"{name}\" that was due at {} begins", local_text(due_s, zone))
-                            }
-                            _ => {
-                                let said = ServiceSentence::ScheduledScrubGoesOn { array: name.clone() };
-                                return service.events().push(said_event(name, "routine", said));
-                            }
-                        };
-                        Self::event(service, name, "routine", text);
-                    }
-                    Err(error) => {
-                        self.again_at.insert(view.identity.uuid.clone(), Instant::now() + AGAIN_AFTER);
-                        Self::event(service, name, "warning", format!("the scrub of \"{name}\" by schedule waits: {error}"));
-                    }
-                }
+            Task::Scrub { view, from_bytes } => self.begin_scrub(service, view, *from_bytes, links, now_s, zone),
+            Task::SelfTest(test) => self.begin_self_test(service, test, links, now_s),
+        }
+    }
+
+    /// Begins a scrub, or goes on with it from this position.
+    fn begin_scrub(
+        &mut self,
+        service: &Arc<Service>,
+        view: &ArrayView,
+        from_bytes: u64,
+        links: BTreeSet<String>,
+        now_s: i64,
+        zone: &TimeZone,
+    ) {
+        let (name, uuid, is_new) = (&view.identity.name, &view.identity.uuid, from_bytes == 0);
+        let done = match service.scrub(name, &ScrubRequest { repair: false, from_bytes }) {
+            Ok(done) => done,
+            Err(error) => {
+                self.again_at.insert(uuid.clone(), Instant::now() + AGAIN_AFTER);
+                return Self::event(service, name, "warning", format!("the scrub of \"{name}\" by schedule waits: {error}"));
             }
-            Task::SelfTest { entry, key, array, long } => {
-                let (path, key, long) = (entry.path.clone(), key.clone(), *long);
-                let (asked, health) = (path.clone(), self.monitor.health());
-                let begun = within(SELF_TEST_BEGINS_WITHIN, move || {
-                    // What is known of it is minutes old.
-                    let found = read(&asked, &health)?;
-                    if found.asleep || found.self_test.is_some_and(|test| test.running) {
-                        return Ok(None);
-                    }
-                    start_self_test(&asked, long, &health).map(|()| Some(found.self_test_mark))
-                });
-                let begun = match begun {
-                    Ok(Ok(None)) => {
-                        // It stays due, and the next looks know that it cannot begin now.
-                        self.again_at.insert(key, Instant::now() + AGAIN_AFTER);
-                        let _ = self.monitor.ask(&path);
-                        return;
-                    }
-                    Ok(Ok(Some(mark))) => Ok(mark),
-                    Ok(Err(error)) => Err(error.to_string()),
-                    Err(_) => Err(format!("{} does not answer", path.display())),
+        };
+        let parts = tree(view).into_iter().map(|part| part.identity.uuid.clone());
+        let found = |uuid: &String| if is_new { 0 } else { self.ledger.array(uuid).scrub.found };
+        let before = parts.map(|uuid| (found(&uuid), uuid)).map(|(found, uuid)| (uuid, found)).collect();
+        let scrubbing = Scrubbing {
+            sequence: done.sequence,
+            links,
+            noted: Instant::now(),
+            before,
+            finished: BTreeSet::new(),
+            stopped: None,
+            is_gone: false,
+        };
+        self.scrubs.insert(uuid.clone(), scrubbing);
+        let since_s = self.ledger.array(uuid).scrub.since_s.unwrap_or(now_s);
+        self.note_scrub(uuid, |job| {
+            job.position = Some(from_bytes);
+            if is_new {
+                job.since_s = Some(now_s);
+            }
+        });
+        if !is_new {
+            let said = ServiceSentence::ScheduledScrubGoesOn { array: name.clone() };
+            return service.events().push(said_event(name, "routine", said));
+        }
+        let calendar = self.routine.scrub_of(name);
+        let due_s = calendar.and_then(|calendar| due(calendar, since_s, now_s, zone)).unwrap_or(now_s);
+        let text = format!("the scrub of \"{name}\" that was due at {} begins", local_text(due_s, zone));
+        Self::event(service, name, "routine", text);
+    }
+
+    /// Makes a drive test itself.
+    fn begin_self_test(&mut self, service: &Arc<Service>, test: &DueTest, links: BTreeSet<String>, now_s: i64) {
+        let &DueTest { entry, ref key, array, long } = test;
+        let path = &entry.path;
+        let (asked, health) = (path.clone(), self.monitor.health());
+        let begun = within(SELF_TEST_BEGINS_WITHIN, move || {
+            // What is known of it is minutes old.
+            let found = read(&asked, &health)?;
+            if found.asleep || found.self_test.is_some_and(|test| test.running) {
+                return Ok(None);
+            }
+            start_self_test(&asked, long, &health).map(|()| Some(found.self_test_mark))
+        });
+        let begun = match begun {
+            Ok(Ok(None)) => {
+                // It stays due, and the next looks know that it cannot begin now.
+                self.again_at.insert(key.clone(), Instant::now() + AGAIN_AFTER);
+                let _ = self.monitor.ask(path);
+                return;
+            }
+            Ok(Ok(Some(mark))) => Ok(mark),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(_) => Err(format!("{} does not answer", path.display())),
+        };
+        self.ledger.change(|notes| test_notes(notes, key, long).since_s = Some(now_s));
+        match begun {
+            Ok(mark) => {
+                let begun = Instant::now();
+                let ask_at = begun + LOOK_EVERY;
+                let test = Testing { long, is_own: true, begun, ask_at, links, mark, idle_since: None, silent_since: None };
+                self.tests.insert(path.clone(), test);
+                let drive = path.display().to_string();
+                let said = match long {
+                    true => ServiceSentence::LongSelfTestBegins { drive },
+                    false => ServiceSentence::ShortSelfTestBegins { drive },
                 };
-                self.ledger.change(|notes| test_notes(notes, &key, long).since_s = Some(now_s));
+                service.events().push(said_event(array, "self_test", said));
+            }
+            Err(error) => {
                 let kind = if long { "long" } else { "short" };
-                let now = Instant::now();
-                let error = match begun {
-                    Ok(mark) => {
-                        let ask_at = now + LOOK_EVERY;
-                        let test =
-                            Testing { long, is_own: true, begun: now, ask_at, links, mark, idle_since: None, silent_since: None };
-                        self.tests.insert(path.clone(), test);
-                        let drive = path.display().to_string();
-                        let said = match long {
-                            true => ServiceSentence::LongSelfTestBegins { drive },
-                            false => ServiceSentence::ShortSelfTestBegins { drive },
-                        };
-                        return service.events().push(said_event(array, "self_test", said));
-                    }
-                    Err(error) => error,
-                };
-                Self::event(
-                    service,
-                    array,
-                    "self_test",
-                    format!("no {kind} self-test: {error}; the next one is that of the schedule"),
-                );
+                let text = format!("no {kind} self-test: {error}; the next one is that of the schedule");
+                Self::event(service, array, "self_test", text);
             }
         }
     }
@@ -694,11 +708,6 @@ impl Work {
         self.ledger.set_next_scrub(scrubs);
         *self.shown.lock().unwrap_or_else(PoisonError::into_inner) = shown;
     }
-}
-
-/// An array and its spans.
-fn tree(view: &ArrayView) -> Vec<&ArrayView> {
-    std::iter::once(view).chain(view.parts.spans.iter().flat_map(tree)).collect()
 }
 
 fn is_scrub(event: &EventView) -> bool {
@@ -783,7 +792,7 @@ fn scrub_words(view: &ArrayView) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// The result of the test before was told at once as that of the one which had just begun.
+    /// The result of the test before was reported at once as that of the one which had just begun.
     #[test]
     fn only_another_entry_of_the_log_is_the_result_of_a_self_test() {
         let start = Instant::now();

@@ -391,9 +391,14 @@ fn spare_count(view: &ArrayView) -> usize {
     all_members(view).iter().filter(|member| member.role == "spare").count()
 }
 
+/// An array and its spans.
+pub fn tree(view: &ArrayView) -> Vec<&ArrayView> {
+    std::iter::once(view).chain(view.parts.spans.iter().flat_map(tree)).collect()
+}
+
 /// The members of the array and of its spans.
 pub fn all_members(view: &ArrayView) -> Vec<&MemberView> {
-    view.parts.members.iter().chain(view.parts.spans.iter().flat_map(all_members)).collect()
+    tree(view).into_iter().flat_map(|part| &part.parts.members).collect()
 }
 
 /// True if the last scrub of the array, or of a span, found redundancy that does not match and did not repair it.

@@ -20,11 +20,11 @@ impl Supervisor {
     }
 
     /// Sends lines such as `READY=1`. A supervisor that cannot be reached does not matter to clients: the loss is logged.
-    pub fn tell(&self, state: &str) {
+    pub fn notify(&self, state: &str) {
         if let Some(address) = &self.address
             && let Err(error) = send(address.as_bytes(), state)
         {
-            tracing::warn!("systemd was not told \"{state}\": {error}");
+            tracing::warn!("systemd was not notified of \"{state}\": {error}");
         }
     }
 }
@@ -37,7 +37,7 @@ fn send(address: &[u8], state: &str) -> std::io::Result<()> {
     UnixDatagram::unbound()?.send_to_addr(state.as_bytes(), &address).map(drop)
 }
 
-/// Within which time systemd wants to hear from this process (`sd_watchdog_enabled(3)`); `None`: it does not.
+/// The time within which systemd expects a signal from this process (`sd_watchdog_enabled(3)`); `None`: it expects none.
 pub fn watchdog() -> Option<Duration> {
     let number = |name| std::env::var(name).ok()?.parse::<u64>().ok();
     let is_other = number("WATCHDOG_PID").is_some_and(|pid| pid != u64::from(std::process::id()));

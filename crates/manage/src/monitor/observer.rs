@@ -3,7 +3,7 @@
 
 use super::board::DriveEntry;
 use crate::api::{AdoptedView, ArrayView, EventView, HealthView, MemberView};
-use crate::view::{all_members, found_mismatch, is_lost, is_unseen, last_drives, was_replaced};
+use crate::view::{all_members, found_mismatch, is_lost, is_unseen, last_drives, tree, was_replaced};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use stria_alarm::{AlarmConfig, Condition, Event};
@@ -39,7 +39,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// True if nobody can tell at present whether this cause lasts.
+    /// True if it is unknown at present whether this cause lasts.
     pub fn is_unknown(&self, cause: &Condition) -> bool {
         let is_of_drive = matches!(cause.event, Event::DriveWatch | Event::DriveReplace);
         let is_unread = |(array, path): &(String, String)| *array == cause.array && cause.component.as_ref() == Some(path);
@@ -53,14 +53,14 @@ struct Lost {
     path: String,
     was_spare: bool,
     since: Instant,
-    /// The cause by which it is told; `None`: it is not told yet.
-    told: Option<Cause>,
+    /// The cause that it is reported as; `None`: it is not reported yet.
+    reported_as: Option<Cause>,
     is_anew: bool,
 }
 
 impl Lost {
     fn new(path: &str, was_spare: bool, since: Instant) -> Self {
-        Self { path: path.to_owned(), was_spare, since, told: None, is_anew: false }
+        Self { path: path.to_owned(), was_spare, since, reported_as: None, is_anew: false }
     }
 }
 
@@ -104,7 +104,7 @@ struct Known {
     progress: BTreeMap<(String, String), u8>,
     /// Data was lost: the end of the alarm, and its words.
     unreadable: Option<(Instant, String)>,
-    /// The members that do not answer, each with the cause by which it is told.
+    /// The members that do not answer, each with the cause that it is reported as.
     silent: BTreeMap<String, Cause>,
 }
 
@@ -132,7 +132,7 @@ struct Missing {
     /// The reason, and since when it is this one: the time that a start waits begins anew when a drive comes.
     text: String,
     since: Instant,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Observer {
@@ -147,7 +147,7 @@ impl Observer {
         }
     }
 
-    /// Takes events from before this run. Data that was lost lately is told again, as all causes are that last.
+    /// Takes events from before this run. Data that was lost lately is reported again, like every cause that lasts.
     pub fn remember(&mut self, now: Instant, now_ms: u64, past: &[EventView]) {
         // The clock may be behind at boot.
         let latest_ms = past.iter().map(|event| event.time_ms).max().unwrap_or(0).max(now_ms);
@@ -209,13 +209,13 @@ impl Observer {
     pub fn look_for_missing(&mut self, now: Instant, missing: &[AdoptedView], patience: Duration, seen: &mut Seen) {
         self.not_served.retain(|uuid, _| missing.iter().any(|array| array.uuid == *uuid));
         for AdoptedView { name, uuid, text, .. } in missing {
-            let new = || Missing { text: text.clone(), since: now, is_told: false };
+            let new = || Missing { text: text.clone(), since: now, is_reported: false };
             let known = self.not_served.entry(uuid.clone()).or_insert_with(new);
             if known.text != *text {
                 (known.text, known.since) = (text.clone(), now);
             }
-            known.is_told |= now.duration_since(known.since) >= patience + STARTING;
-            if known.is_told {
+            known.is_reported |= now.duration_since(known.since) >= patience + STARTING;
+            if known.is_reported {
                 let text = format!("array \"{name}\" is not served: {text}");
                 seen.conditions.push(condition(Event::NotServed, name, None, text));
             }
@@ -266,11 +266,6 @@ fn condition(event: Event, array: &str, component: Option<&str>, text: String) -
     Condition { event, array: array.into(), component: component.map(str::to_owned), text }
 }
 
-/// An array and its spans.
-fn tree(view: &ArrayView) -> Vec<&ArrayView> {
-    std::iter::once(view).chain(view.parts.spans.iter().flat_map(tree)).collect()
-}
-
 /// The members of an array and its spans, each once: of a drive that failed and was added again, what it is now.
 fn present(view: &ArrayView) -> Vec<&MemberView> {
     let mut present: Vec<&MemberView> = Vec::new();
@@ -317,25 +312,27 @@ fn members(known: &mut Known, now: Instant, view: &ArrayView, links: &Links, see
     };
     // A link's cause is over as a whole: when all its members are back, even if the array lacks another one.
     let still_lost: Vec<Option<Cause>> =
-        known.lost.iter().filter(|lost| !is_active(&lost.path)).map(|lost| lost.told.clone()).collect();
-    // Told at least once, even if a spare has already taken over.
+        known.lost.iter().filter(|lost| !is_active(&lost.path)).map(|lost| lost.reported_as.clone()).collect();
+    // Reported at least once, even if a spare has already taken over.
     known.lost.retain(|lost| {
         let member = present.iter().find(|member| member.path == lost.path);
         match lost.was_spare {
-            _ if lost.told.is_none() => true,
+            _ if lost.reported_as.is_none() => true,
             true => member.is_some_and(|member| member.role == "failed"),
-            false if lost.told == Some(Cause::Own) => view.condition.health != HealthView::Optimal && !is_active(&lost.path),
-            false => view.condition.health != HealthView::Optimal && still_lost.contains(&lost.told),
+            false if lost.reported_as == Some(Cause::Own) => {
+                view.condition.health != HealthView::Optimal && !is_active(&lost.path)
+            }
+            false => view.condition.health != HealthView::Optimal && still_lost.contains(&lost.reported_as),
         }
     });
     let role = |member: &MemberView| if has_failed(member) { "failed".to_owned() } else { member.role.clone() };
     known.roles = present.iter().map(|member| (member.path.clone(), role(member))).collect();
 }
 
-/// Decides by which cause the members are told that were just lost. What was decided stays, so that no cause ends by the loss of
-/// another member.
+/// Decides as which cause each member that was just lost is reported. The decision stays, so that the loss of another member ends
+/// no cause.
 fn decide_causes(known: &mut Known, now: Instant, present: &[&MemberView], links: &Links) {
-    let is_new = |lost: &Lost| lost.told.is_none();
+    let is_new = |lost: &Lost| lost.reported_as.is_none();
     let new: Vec<String> = known.lost.iter().filter(|lost| is_new(lost)).map(|lost| lost.path.clone()).collect();
     for path in new {
         let sharers = links.sharers(&path, present);
@@ -352,7 +349,7 @@ fn decide_causes(known: &mut Known, now: Instant, present: &[&MemberView], links
         };
         for lost in known.lost.iter_mut().filter(|lost| is_new(lost) && together.contains(&lost.path)) {
             let may_follow = others_work && !lost.was_spare && now.duration_since(lost.since) < HOLD;
-            lost.told = (!may_follow).then(|| cause.clone());
+            lost.reported_as = (!may_follow).then(|| cause.clone());
         }
     }
 }
@@ -367,7 +364,7 @@ fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], se
     let mut causes: Vec<(Condition, bool)> = Vec::new();
     for lost in &known.lost {
         let (path, member) = (&lost.path, present.iter().copied().find(|member| member.path == lost.path));
-        match &lost.told {
+        match &lost.reported_as {
             None => {}
             Some(Cause::Link(link)) => {
                 let (paths, is_anew) = links.entry(link.clone()).or_default();
@@ -394,7 +391,7 @@ fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], se
     }
     seen.anew.extend(causes.iter().filter(|(_, is_anew)| *is_anew).map(|(cause, _)| cause.clone()));
     seen.conditions.extend(causes.into_iter().map(|(cause, _)| cause));
-    known.lost.iter_mut().filter(|lost| lost.told.is_some()).for_each(|lost| lost.is_anew = false);
+    known.lost.iter_mut().filter(|lost| lost.reported_as.is_some()).for_each(|lost| lost.is_anew = false);
 }
 
 /// Members that do not answer. All of one link that have requests to answer are one cause.

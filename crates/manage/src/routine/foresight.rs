@@ -6,7 +6,7 @@
 use crate::api::{ArrayView, MemberView};
 use crate::config::ReplacementConfig;
 use crate::monitor::DriveEntry;
-use crate::view::may_write;
+use crate::view::{may_write, tree};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 use stria_health::{DriveHealth, SlowMember, Verdict};
@@ -85,8 +85,8 @@ impl Foresight {
             self.slow_since.entry(slow.path.clone()).or_insert(now);
         }
         self.tried.retain(|_, at| now.duration_since(*at) < AGAIN_AFTER);
-        // Only the view of the whole array says that it does not answer or is paused, which its spans are as well. One copy at a
-        // time is one in all its spans.
+        // Only the view of the array itself shows that it does not answer or is paused; its spans are as well then. All its spans
+        // together have one copy at a time.
         let may_give_one = |view: &&ArrayView| view.condition.silent_s.is_none() && tree(view).into_iter().all(may_give);
         let forecasts: Vec<Forecast> = views
             .iter()
@@ -170,11 +170,6 @@ impl Foresight {
         let patience = config.slow_for.0.filter(|patience| now.duration_since(*since) >= *patience)?;
         Some(Reason::Slow(format!("for {} it {}", humantime::format_duration(patience), slow.words())))
     }
-}
-
-/// An array and its spans.
-fn tree(view: &ArrayView) -> Vec<&ArrayView> {
-    std::iter::once(view).chain(view.parts.spans.iter().flat_map(tree)).collect()
 }
 
 /// True if an array or span has all its redundancy, and nothing else to do with a spare.
