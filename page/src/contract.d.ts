@@ -1500,7 +1500,7 @@ export interface components {
             silent_s?: number | null;
             /**
              * Format: uint64
-             * @description Its redundancy has been reduced since then, in seconds since 1970; null: it is not, or no event that is known tells.
+             * @description Its redundancy has been reduced since then, in seconds since 1970; null: it is not, or no known event says when.
              */
             since_s?: number | null;
             /**
@@ -1722,7 +1722,7 @@ export interface components {
             /** @description The first fault with its line, or that there is none. */
             text: string;
         };
-        /** @description What another event has not told already, after a colon; null: nothing. */
+        /** @description What no other event has said yet, after a colon; null: nothing. */
         Detail: string | null;
         /** @description The report of a drive about itself. A figure that it does not give is `None`. */
         DriveHealth: {
@@ -2929,7 +2929,7 @@ export interface components {
              */
             needed: boolean;
             /**
-             * @description It had no room for a write in the last minute: its file system or pool is full, and clients hear so.
+             * @description It had no space for a write in the last minute: its file system or pool is full, and clients get that error.
              * @default false
              */
             no_room: boolean;
@@ -2966,7 +2966,7 @@ export interface components {
             serial: string | null;
             /**
              * Format: uint64
-             * @description Failed, lost or silent since then, in seconds since 1970; null: none of these, or no event that is known tells.
+             * @description Failed, lost or silent since then, in seconds since 1970; null: none of these, or no known event says when.
              */
             since_s?: number | null;
             /**
@@ -3940,7 +3940,7 @@ export interface components {
             /** @description True if it repaired them. */
             repaired: boolean;
         };
-        /** @description The place of a drive in the machine. What sysfs does not tell is `None`. */
+        /** @description The location of a drive in the machine. What sysfs does not show is `None`. */
         Seat: {
             /**
              * @description The enclosure that has the slot.
@@ -4304,7 +4304,7 @@ export interface components {
             array: string;
             /** @description The member, if it is about one. */
             component: string | null;
-            /** @description What. */
+            /** @description The event by which it is reported. */
             event: components["schemas"]["Event"];
             /**
              * Format: uint64
@@ -4381,7 +4381,7 @@ export interface components {
             bytes_per_s: number;
             /**
              * Format: uint64
-             * @description Bytes done and in total: of each member during a rebuild, else of what redundancy covers.
+             * @description Bytes done: of each member during a rebuild, else of what redundancy covers.
              */
             done_bytes: number;
             /**
@@ -4404,7 +4404,7 @@ export interface components {
             mismatch_sectors: number;
             /**
              * Format: uint64
-             * @description See above.
+             * @description Bytes in total, of the same.
              */
             total_bytes: number;
         };

@@ -74,11 +74,11 @@ pub struct MailConfig {
     pub sendmail: Option<PathBuf>,
 }
 
-/// The choice whether alarms are entries of the journal, with fields.
+/// Whether alarms are entries of the journal, with fields of their own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum JournalConfig {
-    /// If the process runs under systemd, so that its log goes to the journal as well.
+    /// They are if the process runs under systemd, where its log goes to the journal as well.
     #[default]
     Auto,
     /// Never.

@@ -98,7 +98,7 @@ impl Event {
         }
     }
 
-    /// True if its cause is an event of the array as well, with the same words.
+    /// True if the array reports the cause by an event of its own, with the same words.
     pub fn has_event(self) -> bool {
         matches!(
             self,
@@ -143,7 +143,7 @@ impl Event {
 /// A condition that may last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Condition {
-    /// What.
+    /// The event by which it is reported.
     pub event: Event,
     /// The array.
     pub array: String,

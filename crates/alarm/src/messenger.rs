@@ -90,7 +90,7 @@ impl Messenger {
     }
 
     /// Takes no further message, and waits some seconds for those that are not sent yet. Threads that still use the messenger
-    /// keep it from being dropped at the end of a process, so that end calls this.
+    /// keep it from being dropped at the end of a process, so a process that ends calls this.
     pub fn finish(&self) {
         let end = Instant::now() + LAST_MESSAGES;
         self.lines.iter().for_each(|line| drop(lock(&line.queue).take()));
@@ -139,7 +139,7 @@ impl Line {
         let why = match lock(&self.queue).as_ref().map(|queue| queue.try_send(message.clone())) {
             Some(Ok(())) => return,
             Some(Err(TrySendError::Full(_))) => format!("{QUEUE_MAX} wait already, and this one is dropped"),
-            // The end of all arrays is for the record only, and every stop has it.
+            // At every stop of the process the end of each array is such a message. It is no loss.
             Some(Err(TrySendError::Disconnected(_))) | None if !message.is_for_people() => return,
             Some(Err(TrySendError::Disconnected(_))) | None => "this one is dropped, as the process ends".into(),
         };

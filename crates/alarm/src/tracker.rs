@@ -1,16 +1,19 @@
 //! Turns the causes that are present at each check into the messages that must be sent.
 //!
 //! A cause has one message when it begins, one after each day that it lasts, and one when it is over. It is over when it was
-//! absent for some seconds: a condition that comes and goes within them is one cause, not many. A cause that begins again within
-//! an hour flaps: its next message says so and counts, and then it has none but the daily ones until it was absent for an hour.
-//! Has no clock and no thread.
+//! absent for some seconds: a condition that comes and goes within them is one cause, not many.
+//!
+//! A cause that begins again within an hour flaps. One message says so, with the number of times. After that it has only the
+//! daily messages, until it has been absent for an hour.
+//!
+//! The tracker has no clock and no thread.
 
 use crate::{Condition, Message, Phase};
 use std::time::{Duration, Instant, SystemTime};
 
 /// The time after which an absent cause is over.
 const CLEAR_AFTER: Duration = Duration::from_secs(5);
-/// A cause that begins again so soon flaps; so long it must be absent to be over then.
+/// A cause that begins again within this time flaps. It is over only once it has been absent for as long.
 const FLAPS_WITHIN: Duration = Duration::from_secs(3600);
 
 #[derive(Clone)]
@@ -79,8 +82,8 @@ impl Tracker {
         Self { repeat_after, standing: Vec::new(), ended: Vec::new(), renewed: Vec::new() }
     }
 
-    /// Takes all present causes. Returns the messages to send. `is_unknown`: nobody can tell whether the cause lasts, so it
-    /// neither ends nor is repeated.
+    /// Takes all present causes. Returns the messages to send. `is_unknown`: whether the cause lasts is unknown, so it neither
+    /// ends nor is repeated.
     pub fn update(&mut self, now: Instant, conditions: &[Condition], is_unknown: impl Fn(&Condition) -> bool) -> Vec<Message> {
         let mut messages = Vec::new();
         let renewed = std::mem::take(&mut self.renewed);
@@ -118,7 +121,7 @@ impl Tracker {
             }
             let ended = self.ended.iter().position(|(past, _)| past.cause.is_same_cause(condition));
             let new = match ended.map(|index| self.ended.swap_remove(index)) {
-                // Its end was told, so its beginning is told as well.
+                // A message reported its end, so one reports its beginning.
                 Some((past, end)) => {
                     let mut again = Standing { cause: condition.clone(), absent_since: None, notified: now, ..past };
                     again.begin_again(now, end);

@@ -27,7 +27,7 @@ pub fn set_write_cache(drive: &Path, on: bool) -> Result<(), HealthError> {
 /// Whether a drive's write cache is on. A drive that hangs is given 10 s.
 ///
 /// # Errors
-/// When it is a file, or the drive does not tell.
+/// When it is a file, or the drive does not report it.
 pub fn write_cache(drive: &Path) -> Result<bool, HealthError> {
     let (file, number) = open(drive)?;
     let unknown = |error| HealthError::NoCacheSwitch(drive.into(), error);

@@ -139,8 +139,8 @@ pub struct DriveHealth {
     /// The last results of its self-tests, by kind.
     #[serde(skip)]
     pub self_test_results: SelfTestResults,
-    /// A mark of the drive's log of self-tests. It differs once there is another entry: the result of an earlier test is not that
-    /// of a new one.
+    /// A mark of the drive's log of self-tests, which changes with every new entry. So the result of an earlier test is not taken
+    /// for that of a new one.
     #[serde(skip)]
     pub self_test_mark: u64,
     /// Hours under power.

@@ -122,8 +122,7 @@ fn by_nvme(drive: &Path, controller: &impl Controller) -> Result<DriveHealth, He
     let identity = ask(drive, controller, AdminCommand::IdentifyController)?;
     let mut health = nvme::health(&log, &identity);
     if nvme::offers_self_tests(&identity) {
-        // A drive that refuses this log tells no result of a test. Its other figures hold, and without any it would not be
-        // watched.
+        // Some drives refuse this log. Their other figures hold, and a drive without any figures would not be watched.
         if let Ok(log) = ask(drive, controller, AdminCommand::SelfTestLog) {
             (health.self_test, health.self_test_mark) = (nvme::self_test(&log), nvme::self_test_mark(&log));
             health.self_test_results = nvme::self_test_results(&log);

@@ -19,14 +19,14 @@ use std::process::Command;
 use std::time::Duration;
 use stria_drive::{NoResult, run_within};
 
-/// The place of sysfs.
+/// Where sysfs is mounted.
 pub(crate) const SYSFS: &str = "/sys";
 /// The attention light of a hotplug slot is off, or blinks.
 const ATTENTION: (&str, &str) = ("0", "2");
 /// The time that ledctl may take. It talks to the enclosure, which may hang.
 const LEDCTL_WITHIN: Duration = Duration::from_secs(20);
 
-/// The place of a drive in the machine. What sysfs does not tell is `None`.
+/// The location of a drive in the machine. What sysfs does not show is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(default)]
 pub struct Seat {
@@ -278,10 +278,10 @@ fn text(path: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-type Place = (String, Option<String>, Option<Light>);
+type Slot = (String, Option<String>, Option<Light>);
 
 /// A slot of an enclosure with services (SES): the kernel links the drive with it.
-fn in_enclosure(device: &Path) -> Option<Place> {
+fn in_enclosure(device: &Path) -> Option<Slot> {
     let entries = fs::read_dir(device.join("device")).ok()?;
     let link = entries.flatten().find(|entry| entry.file_name().to_string_lossy().starts_with("enclosure_device:"))?;
     let slot = link.path().canonicalize().ok()?;
@@ -294,7 +294,7 @@ fn in_enclosure(device: &Path) -> Option<Place> {
 }
 
 /// A slot of PCIe hotplug. Its address has no function.
-fn in_pci_slot(sysfs: &Path, function: &str) -> Option<Place> {
+fn in_pci_slot(sysfs: &Path, function: &str) -> Option<Slot> {
     let (address, _) = function.rsplit_once('.')?;
     let slots = fs::read_dir(sysfs.join("bus/pci/slots")).ok()?;
     let slot = slots.flatten().map(|entry| entry.path()).find(|slot| text(&slot.join("address")).as_deref() == Some(address))?;

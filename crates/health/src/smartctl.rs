@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(health.firmware.as_deref(), Some("0204"));
     }
 
-    /// Three such counters of a damaged drive ended the thread that read them, where sums are checked.
+    /// The sum of three such counters of a damaged drive overflowed, and ended the thread that read them.
     #[test]
     fn counters_of_a_sas_drive_that_it_does_not_have_are_no_errors() {
         let with = |read: u64, write: u64| {
@@ -327,7 +327,7 @@ mod tests {
         assert_eq!(health.verdict, Verdict::Replace);
     }
 
-    /// Its members were copied to a spare.
+    /// Such a drive counted as failing, and was copied to a spare.
     #[test]
     fn an_nvme_drive_behind_a_bridge_that_is_hot_does_not_expect_to_fail() {
         let health = read(include_str!("../tests/smartctl/nvme_hot_behind_usb.json"));

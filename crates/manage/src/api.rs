@@ -214,7 +214,7 @@ pub struct ConditionView {
     pub health: HealthView,
     /// In words: `clean`, `degraded, rebuilding`.
     pub state: String,
-    /// Its redundancy has been reduced since then, in seconds since 1970; null: it is not, or no event that is known tells.
+    /// Its redundancy has been reduced since then, in seconds since 1970; null: it is not, or no known event says when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_s: Option<u64>,
     /// The lanes have not answered for so long; the view shows the state before that.
@@ -404,7 +404,7 @@ pub struct MemberView {
     pub read_bytes: u64,
     /// Bytes written.
     pub written_bytes: u64,
-    /// It had no room for a write in the last minute: its file system or pool is full, and clients hear so.
+    /// It had no space for a write in the last minute: its file system or pool is full, and clients get that error.
     #[serde(default)]
     pub no_room: bool,
     /// The array's data is not complete without it, so that it cannot be failed.
@@ -415,7 +415,7 @@ pub struct MemberView {
     pub lost: bool,
     /// Why it was dropped or lost.
     pub failure: Option<String>,
-    /// Failed, lost or silent since then, in seconds since 1970; null: none of these, or no event that is known tells.
+    /// Failed, lost or silent since then, in seconds since 1970; null: none of these, or no known event says when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_s: Option<u64>,
     /// How long its recent reads took; `None`: it is a span, or has read nothing yet.
@@ -486,9 +486,9 @@ pub struct ChecksumView {
 pub struct SweepView {
     /// `resync`, `rebuild`, `scrub`, `repair`.
     pub kind: String,
-    /// Bytes done and in total: of each member during a rebuild, else of what redundancy covers.
+    /// Bytes done: of each member during a rebuild, else of what redundancy covers.
     pub done_bytes: u64,
-    /// See above.
+    /// Bytes in total, of the same.
     pub total_bytes: u64,
     /// Over the last seconds.
     pub bytes_per_s: u64,

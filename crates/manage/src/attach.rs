@@ -23,7 +23,7 @@ use stria_terminal::Failure;
 use stria_terminal::output::{print, say};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Says to this program that it is the watcher of an `attach`.
+/// The variable in its environment that makes this program the watcher of an `attach`.
 const WATCHER: &str = "STRIA_ATTACH_WATCHER";
 /// The pause between two looks of a watcher at its device.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
@@ -89,7 +89,7 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
         to_log(&notes().join(format!("nbd-{}.log", device.index())))?;
     }
     let text = format!("array \"{}\" is {path}{}", shown(&array.name), if is_adopted { ", and is watched again" } else { "" });
-    // Nobody need listen.
+    // It is no fault if systemd does not listen.
     let _ = sd_notify::notify(&[NotifyState::Ready, NotifyState::Status(&text)]);
     tracing::info!("{text}");
     let watcher = Watcher { device, watch, uuid: view.identity.uuid, control: client, given: command.control.socket.clone() };
@@ -110,8 +110,8 @@ fn lock_attachment(folder: &Path, uuid: &[u8; 16]) -> Result<File, Failure> {
     })
 }
 
-/// The array. A unit of systemd waits until it is served, as its mounts would fail with a first attempt that fails. It counts as
-/// started meanwhile: the boot would wait with it, and mounts wait for the device, as long as systemd waits for any.
+/// The array. A unit of systemd waits until it is served: if its first attempt failed, so would the mounts that need it. The unit
+/// counts as started meanwhile, so that the boot does not wait. Mounts wait for the device as long as systemd waits for any.
 fn find(command: &Attach) -> Result<(Client, ArrayView), Failure> {
     let may_wait = command.foreground && std::env::var_os("NOTIFY_SOCKET").is_some();
     let mut reported = String::new();

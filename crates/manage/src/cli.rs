@@ -549,7 +549,7 @@ pub struct Remove {
     /// The drive: its path, its serial number, or its slot (of one span: SPAN:SLOT).
     #[arg(value_hint = ValueHint::FilePath)]
     pub drive: PathBuf,
-    /// Refused: as an unknown option it would be taken for a slip of the pen, with another one as advice.
+    /// Refused with a reason: of an unknown option the parser would say that another one was meant.
     #[arg(long, alias = "yes", short_alias = 'y', hide = true)]
     pub force: bool,
     #[command(flatten)]

@@ -73,7 +73,7 @@ impl Client {
             || "find its process with `ss -xlp`, and end and start it again".into(),
             |pid| format!("`kill -CONT {pid}` lets it go on if it was stopped; if that does not help, end it with `kill {pid}` and start it again"),
         );
-        Failure::Failed(format!("{} answers nobody, and its queue of connections is full: {what}", self.who()))
+        Failure::Failed(format!("{} does not answer, and its queue of connections is full: {what}", self.who()))
     }
 
     fn who(&self) -> String {

@@ -168,7 +168,7 @@ fn overwrite<B: Serialize>(
     if !(may_ask && output::can_ask()) {
         return client.send(Method::POST, path, &body(None));
     }
-    // Before the look whose findings are told, as in `write_array`. A drive that cannot be read is refused anyhow.
+    // Before the request whose refusal names what is lost, as in `write_array`. A drive that cannot be read is refused anyhow.
     let seen = stria_host::examine(&[drive.to_owned()]).into_iter().flatten().next();
     match (client.send(Method::POST, path, &body(None)), seen) {
         (Err(Failure::Unsafe(sentence)), Some(seen)) => {
@@ -298,7 +298,7 @@ fn write_array(spec: &mut CreateSpec, paths: &[PathBuf], may_ask: bool) -> Resul
     if !(may_ask && output::can_ask()) {
         return Ok(stria_host::create(spec)?);
     }
-    // Before the look whose findings are told: a drive that changes after this is not overwritten.
+    // Before the attempt whose refusal names what is lost: a drive that changes after this is not overwritten.
     let seen: Vec<Examined> = stria_host::examine(paths).into_iter().flatten().collect();
     match stria_host::create(spec).map_err(Failure::from) {
         Err(Failure::Unsafe(sentence)) => {
@@ -693,7 +693,7 @@ fn assembly_words(views: &[AssemblyView], strangers: &[(String, String)], refuse
     if views.is_empty() {
         let _ = writeln!(text, "no array was found");
     } else if let Some(obstacle) = obstacle.filter(|_| views.iter().all(|view| view.starts)) {
-        // The obstacles of an array are said above.
+        // The obstacles of an array are listed above.
         let _ = writeln!(text, "`stria serve` refuses these drives: {}", shown_sentence(obstacle));
     }
     text
@@ -782,17 +782,17 @@ fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
     Ok(if found && !command.repair { NOT_WELL } else { 0 })
 }
 
-/// Stops arrays, and says on stderr which drives that waits for.
-fn telling_of_silence<T: Send>(client: &Client, names: &[String], json: bool, stop: impl FnOnce() -> T + Send) -> T {
+/// Stops arrays, and names on stderr the silent drives for which the stop waits.
+fn naming_silent_drives<T: Send>(client: &Client, names: &[String], json: bool, stop: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let (over, ends) = std::sync::mpsc::channel::<()>();
         let watch = move || {
-            let mut told = BTreeSet::new();
+            let mut named = BTreeSet::new();
             while !json && ends.recv_timeout(LOOK_FOR_SILENCE) == Err(RecvTimeoutError::Timeout) {
                 // An array that has stopped is not found any more.
                 let arrays = names.iter().filter_map(|name| client.get::<ArrayView>(&array_path(name, "")).ok());
                 for (path, silent_ms) in arrays.flat_map(|array| view::silent_members(&array, SILENT_FOR_MS)) {
-                    if told.insert(path.clone()) {
+                    if named.insert(path.clone()) {
                         eprintln!(
                             "the stop waits for {path}, which has not answered for {}",
                             size::show_duration(silent_ms / 1000)
@@ -814,7 +814,7 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
     if let Some(name) = &command.name {
         let (client, array) = client::find(socket, name)?;
         let path = array_path(&array.identity.name, "/stop");
-        let stopped = telling_of_silence(&client, std::slice::from_ref(&array.identity.name), json, || {
+        let stopped = naming_silent_drives(&client, std::slice::from_ref(&array.identity.name), json, || {
             client.send(Method::POST, &path, &body)
         });
         done(&stopped?, json);
@@ -833,7 +833,7 @@ fn stop(command: &cli::Stop, json: bool) -> Result<(), Failure> {
         [] => Err(Failure::Failed("nothing is served, so nothing can be stopped".into())),
         [(client, arrays)] => {
             let names: Vec<String> = arrays.iter().map(|array| array.identity.name.clone()).collect();
-            done(&telling_of_silence(client, &names, json, || client.send(Method::POST, "/v1/stop", &body))?, json);
+            done(&naming_silent_drives(client, &names, json, || client.send(Method::POST, "/v1/stop", &body))?, json);
             Ok(())
         }
         several => {

@@ -226,7 +226,7 @@ fn yes() -> bool {
 }
 
 impl Array {
-    /// An array of which nothing else is said.
+    /// An array with the default of every other key.
     pub fn new(uuid: Uuid) -> Self {
         Self {
             uuid,

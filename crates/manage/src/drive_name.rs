@@ -70,8 +70,7 @@ pub fn path(word: &Path, command: &str, of: Option<&ArrayView>) -> Result<PathBu
             in_dev.display()
         )));
     }
-    // Those of other arrays are only known while they are served. A server that does not answer tells less, and is no reason to
-    // fail.
+    // Drives of other arrays are only known while these are served. A server that does not answer is no reason to fail.
     let named = std::env::var_os("STRIA_SOCKET").map(PathBuf::from);
     let sockets = std::iter::once(None).chain(named.as_deref().map(Some));
     let served = sockets.filter_map(|socket| client::survey(socket).ok()).flat_map(|(services, _)| services);

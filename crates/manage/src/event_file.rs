@@ -48,7 +48,8 @@ pub fn keep(service: &Arc<Service>, folder: &Path) -> EventFile {
     let mut record = Record { folder: folder.to_owned(), is_reported: false, written_to: Vec::new() };
     let (watched, written) = (Arc::downgrade(service), Arc::<AtomicU64>::default());
     let last = Arc::clone(&written);
-    // A receipt only says that there is something: the service stores more than a receiver may lag behind.
+    // A receipt only shows that there are new events. They are read from the service, which stores more than a receiver may lag
+    // behind.
     let (_, mut live) = service.events().listen(0);
     let mut is_recalled = false;
     let work = move || {

@@ -58,7 +58,7 @@ impl fmt::Display for Component {
     }
 }
 
-/// What another event has not told already, after a colon; null: nothing.
+/// What no other event has said yet, after a colon; null: nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Detail(pub Option<String>);

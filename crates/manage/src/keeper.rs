@@ -83,7 +83,7 @@ enum Wish {
     End,
 }
 
-/// The keeper, for those who ask it.
+/// The keeper, as other threads reach it.
 pub struct Keeper {
     wishes: Mutex<Sender<(Wish, Sender<Answer>)>>,
     /// The configuration in force.
@@ -137,7 +137,7 @@ impl Keeper {
             wishes: wishes.clone(),
             released: Vec::new(),
         };
-        tell_of_members(&service, &wishes);
+        look_for_needs_after_events(&service, &wishes);
         let waking = wishes.clone();
         // Nobody waits for the answer, and a thread that has ended needs no call.
         service.wake_with(move || drop(waking.send((Wish::LookForNeeds, channel().0))));
@@ -150,7 +150,7 @@ impl Keeper {
             ready();
             work.run(&asked);
         });
-        let thread = Mutex::new(Some(thread.expect("a process that starts has room for a thread")));
+        let thread = Mutex::new(Some(thread.expect("a process that starts can start a thread")));
         Arc::new(Self { wishes: Mutex::new(wishes), config: shared_config, shown, service, ending, thread })
     }
 
@@ -239,10 +239,10 @@ impl Keeper {
 }
 
 /// Makes the thread look for arrays in need after each event that may leave one so.
-fn tell_of_members(service: &Arc<Service>, wishes: &Sender<(Wish, Sender<Answer>)>) {
+fn look_for_needs_after_events(service: &Arc<Service>, wishes: &Sender<(Wish, Sender<Answer>)>) {
     let (_, mut live) = service.events().listen(0);
     let wishes = wishes.clone();
-    let tell = move || {
+    let follow = move || {
         loop {
             match live.blocking_recv() {
                 Ok(event) if !matches!(event.kind.as_str(), "member_failed" | "member_gone" | "started" | "resumed") => {
@@ -251,13 +251,13 @@ fn tell_of_members(service: &Arc<Service>, wishes: &Sender<(Wish, Sender<Answer>
                 Ok(_) | Err(RecvError::Lagged(_)) => {}
                 Err(RecvError::Closed) => return,
             }
-            // Nobody waits for this answer.
+            // Nothing waits for this answer.
             if wishes.send((Wish::LookForNeeds, channel().0)).is_err() {
                 return;
             }
         }
     };
-    std::thread::Builder::new().name("needs".into()).spawn(tell).expect("a process that starts has room for a thread");
+    std::thread::Builder::new().name("needs".into()).spawn(follow).expect("a process that starts can start a thread");
 }
 
 /// `1 array`
@@ -310,7 +310,7 @@ enum State {
 #[derive(Clone, Copy)]
 enum Patience {
     /// It lacks none, or waits without an end.
-    Whole,
+    Unbounded,
     /// Until then.
     Until(Instant),
     /// It has waited long enough, and starts without them.
@@ -333,7 +333,7 @@ impl Reason {
 impl Entry {
     fn new(array: config::Array) -> Self {
         let state = if array.start { State::Absent } else { State::Stopped };
-        Self { array, state, name_on_disk: None, drives: Vec::new(), busy: 0, patience: Patience::Whole, silent: Vec::new() }
+        Self { array, state, name_on_disk: None, drives: Vec::new(), busy: 0, patience: Patience::Unbounded, silent: Vec::new() }
     }
 
     fn name(&self) -> String {
@@ -381,11 +381,11 @@ struct Work {
     listening: bool,
     /// Drives that could not be read, as they were reported.
     reported: Vec<String>,
-    /// Learns of another configuration.
+    /// Called when another configuration applies.
     reloaded: Box<dyn Fn(&Config) + Send>,
     /// The free drives of the pool of spares, locked.
     held: Vec<SyncDrive>,
-    /// What was last said of arrays that the pool has no spare for.
+    /// The last report on arrays that the pool has no spare for.
     in_need: Vec<String>,
     /// The time of the next look at the pool without another cause.
     needs_at: Instant,
@@ -534,7 +534,7 @@ impl Work {
             match self.service.take_unstarted(&opened.name) {
                 Some(Unstarted { silent: Some(path), .. }) => self.wait_for_drive(index, &path),
                 Some(Unstarted { text, silent: None }) => {
-                    // It was served without them, or could have gone on so.
+                    // It was served without the drives that it lacks, or could have been.
                     (self.arrays[index].busy, self.arrays[index].patience) = (0, Patience::Over);
                     let why = Reason::new(Obstacle::Other, format!("{text}; it is tried again"));
                     self.wait(index, why, Some(Instant::now() + AGAIN_AFTER));
@@ -577,7 +577,7 @@ impl Work {
         self.arrays[index].busy = 0;
         let text =
             format!("{} does not answer; the array is tried again when it does: check the drive and its cable", path.display());
-        self.arrays[index].patience = Patience::Whole;
+        self.arrays[index].patience = Patience::Unbounded;
         let until = self.patience_of(index);
         self.wait(index, Reason::new(Obstacle::Silent, text), until);
     }
@@ -589,7 +589,7 @@ impl Work {
             return Some(at);
         }
         let until = self.config.daemon.degraded_after.0.map(|patience| Instant::now() + patience);
-        self.arrays[index].patience = until.map_or(Patience::Whole, Patience::Until);
+        self.arrays[index].patience = until.map_or(Patience::Unbounded, Patience::Until);
         until
     }
 
@@ -653,7 +653,7 @@ impl Work {
         let judged = self.judge(index, how);
         let (judgement, warnings) = match judged {
             None => {
-                (self.arrays[index].state, self.arrays[index].patience) = (State::Absent, Patience::Whole);
+                (self.arrays[index].state, self.arrays[index].patience) = (State::Absent, Patience::Unbounded);
                 return;
             }
             Some(Err(error)) => {
@@ -667,7 +667,7 @@ impl Work {
         let entry = &mut self.arrays[index];
         match judgement {
             Judgement::Complete(planned) => {
-                entry.patience = Patience::Whole;
+                entry.patience = Patience::Unbounded;
                 self.open(index, &planned, how, &warnings);
             }
             Judgement::Degraded(planned, lacks) if matches!(entry.patience, Patience::Over) => {
@@ -684,7 +684,7 @@ impl Work {
                     None => "the array waits until none is missing",
                 };
                 let text = format!("{lacks}: {then} (`stria start {}` starts it now)", entry.name());
-                // What was in use may be what is gone.
+                // The drive that was in use may be the one that is gone.
                 entry.busy = 0;
                 let why = self.lack(index, &text);
                 let until = self.patience_of(index);
@@ -696,7 +696,7 @@ impl Work {
                 } else {
                     String::new()
                 };
-                (entry.busy, entry.patience) = (0, Patience::Whole);
+                (entry.busy, entry.patience) = (0, Patience::Unbounded);
                 let why = self.lack(index, &format!("{reason}{insist}"));
                 self.wait(index, why, None);
             }
@@ -755,7 +755,7 @@ impl Work {
         let entry = &mut self.arrays[index];
         let is_news = !matches!(&entry.state, State::Refused(known) if *known == why);
         let (name, text) = (entry.name(), why.text.clone());
-        (entry.state, entry.patience) = (State::Refused(why), Patience::Whole);
+        (entry.state, entry.patience) = (State::Refused(why), Patience::Unbounded);
         if is_news {
             let said = ServiceSentence::ArrayDoesNotStart { array: name.clone(), reason: text };
             self.service.events().push(view::said_event(&name, "warning", said));
@@ -770,7 +770,7 @@ impl Work {
         }
         match open(&self.service, planned, &name, &entry.array, how, self.listening) {
             Ok(mut opened) => {
-                (entry.busy, entry.patience) = (0, Patience::Whole);
+                (entry.busy, entry.patience) = (0, Patience::Unbounded);
                 let late_group = opened.late_group.take();
                 entry.state = State::Served(opened);
                 if let Some(answer) = late_group {
@@ -844,7 +844,7 @@ impl Work {
                 return refuse(ApiErrorKind::Failed, error.to_string());
             }
         };
-        // It is judged anew, and told of anew.
+        // It is judged and reported anew.
         self.left.retain(|left| left.path != path);
         let shown = path.display();
         let Some(membership) = membership else {
@@ -915,7 +915,7 @@ impl Work {
         }
     }
 
-    /// Leaves a drive that came back as it is, and tells so until that changes. `known`: what was told of it before.
+    /// Leaves a drive that came back as it is, and reports that until it changes. `known`: the report on it before.
     fn leave(&mut self, index: usize, path: &Path, text: String, known: Option<Left>) {
         let entry = &self.arrays[index];
         let (array, name) = (entry.array.uuid, entry.name());
@@ -954,7 +954,7 @@ impl Work {
         }
     }
 
-    /// Tells of them with their arrays, while these are served.
+    /// Shows them with their arrays, while these are served.
     fn show_left(&mut self) {
         let mut views: BTreeMap<String, Vec<LeftAloneView>> = BTreeMap::new();
         let arrays = &self.arrays;
@@ -1077,9 +1077,9 @@ impl Work {
             let is_due = matches!(entry.state, State::Stopped) && array.start && !entry.array.start;
             entry.array = array.clone();
             if !array.start && !matches!(entry.state, State::Served(_)) {
-                (entry.state, entry.busy, entry.patience) = (State::Stopped, 0, Patience::Whole);
+                (entry.state, entry.busy, entry.patience) = (State::Stopped, 0, Patience::Unbounded);
             } else if is_due || matches!(entry.state, State::Refused(_)) {
-                (entry.state, entry.busy, entry.patience) = (State::Absent, 0, Patience::Whole);
+                (entry.state, entry.busy, entry.patience) = (State::Absent, 0, Patience::Unbounded);
             }
             self.arrays.push(entry);
         }

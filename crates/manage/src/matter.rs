@@ -27,7 +27,7 @@ pub enum Urgency {
     Well,
     /// Nothing is at risk, and something remains to be done.
     Notice,
-    /// Somebody should look soon.
+    /// An administrator should look soon.
     Warning,
     /// Data is at risk, or not available.
     Critical,
@@ -39,7 +39,7 @@ pub enum Urgency {
 pub enum MatterKind {
     /// The array is not served.
     NotServed,
-    /// Nobody answers.
+    /// The array does not answer.
     Silent,
     /// Redundancy is lost, and nothing fills the gap.
     Degraded,

@@ -184,7 +184,8 @@ impl Monitor {
         self.alarms.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Follows another table of alarms. New channels are told of the causes that last, as there may have been none that works.
+    /// Follows another table of alarms. New channels get a message about each cause that lasts, since no channel may have worked
+    /// before.
     pub fn set_alarms(&self, alarms: AlarmConfig) {
         if !alarms.has_channels_of(&self.alarms()) {
             match Messenger::start(&alarms) {
@@ -205,7 +206,7 @@ impl Monitor {
         let _ = std::thread::Builder::new().name("old alarms".into()).spawn(move || drop(old));
     }
 
-    /// Tells again of data that was lost shortly before this run, as the events in `folder` say.
+    /// Reports again data that was lost shortly before this run, by the events in `folder`.
     pub fn recall(&self, folder: &Path) {
         *self.recalled.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder.to_owned());
     }
@@ -332,7 +333,7 @@ impl Monitor {
                 continue;
             }
             due = now + LOOK_EVERY;
-            // Events first: what they tell of is in the views that follow.
+            // Events first: the views that follow show what they report.
             let events = service.events().since(sequence);
             let views = service.arrays();
             sequence = events.last().map_or(sequence, |event: &EventView| event.sequence);
@@ -342,26 +343,26 @@ impl Monitor {
             if let Some(folder) =
                 self.recalled.lock().unwrap_or_else(PoisonError::into_inner).take_if(|folder| awaited(folder).is_none())
             {
-                // What cannot be read is told where it is asked for.
+                // Events that cannot be read are an error where a user asks for them.
                 observer.remember(now, crate::clock::now_ms(), &event_file::stored(&folder).unwrap_or_default());
             }
             let mut seen = observer.look(now, &views, &events, &self.board.entries(), |array| self.slow(array));
             let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
             observer.look_for_missing(now, &self.missing(), patience, &mut seen);
             seen.conditions.extend(self.faults.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
-            std::mem::take(&mut seen.happenings).into_iter().for_each(|happening| self.tell(&service, Message::once(happening)));
+            std::mem::take(&mut seen.happenings).into_iter().for_each(|happening| self.send(&service, Message::once(happening)));
             let messages = {
                 let mut tracker = self.lock();
                 seen.gone.iter().for_each(|array| tracker.forget(array));
                 seen.anew.iter().for_each(|cause| tracker.renew(now, cause));
                 tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause))
             };
-            messages.into_iter().for_each(|message| self.tell(&service, message));
+            messages.into_iter().for_each(|message| self.send(&service, message));
         }
     }
 
     /// Sends a message, and makes it an event, so that it is in the log as well.
-    fn tell(&self, service: &Service, message: Message) {
+    fn send(&self, service: &Service, message: Message) {
         if message.is_for_people() {
             let Condition { event, text, array, component, .. } = &message.cause;
             let (alarm, component) = (event.name().to_string(), Component(component.as_ref().map(ToString::to_string)));
@@ -385,7 +386,7 @@ impl Monitor {
         loop {
             let Some(service) = self.service.upgrade() else { return };
             if Instant::now() >= noted_at {
-                // A slot that was rebuilt lately must not be said to have had the drive before.
+                // Noted often: a slot that was rebuilt lately must not be stored with the drive that it had before.
                 let (entries, views) = (self.board.entries(), service.arrays());
                 service.note_drives(&views, |path| place(&entries, path));
                 if self.board.forget_joined(&views) {

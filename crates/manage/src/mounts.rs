@@ -49,7 +49,7 @@ fn ask_for(point: &Path) {
     }
     let point = point.to_owned();
     let ask = move || {
-        // To open it is to ask. Whether it was mounted is seen in mountinfo.
+        // Opening it makes Linux mount it. mountinfo shows whether that has worked.
         let _ = fs::read_dir(point);
         std::thread::sleep(ASK_EVERY);
         IS_ASKED.store(false, Ordering::SeqCst);
@@ -68,7 +68,7 @@ pub struct Below {
 }
 
 impl Below {
-    /// That of `folder`. `None`: it cannot be told.
+    /// That of `folder`. `None`: it is unknown.
     pub fn of(folder: &Path) -> Option<Self> {
         let real = folder.ancestors().find_map(|path| path.canonicalize().ok())?;
         let device = |path: &Path| fs::metadata(path).ok().map(|found| found.dev());

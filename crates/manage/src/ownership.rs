@@ -1,8 +1,8 @@
 //! The steps by which an array comes to belong to Stria on this machine, gets another name, and changes its settings while it
 //! does not run.
 //!
-//! The command line and the API take the same steps. Each checks the configuration before a drive is written. The caller tells
-//! the daemon: a command reaches it by a socket, and the API is part of it.
+//! The command line and the API take the same steps. Each checks the configuration before a drive is written. The caller
+//! notifies the daemon: a command reaches it by a socket, and the API is part of it.
 
 use crate::config::edit::Edit;
 use crate::config::{Array, Block, Config, Uuid};

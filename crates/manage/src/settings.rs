@@ -21,7 +21,7 @@ pub enum WriteMode {
 }
 
 impl WriteMode {
-    /// The policy and its price, for `status`.
+    /// The policy and its cost, for `status`.
     pub fn words(self) -> &'static str {
         match self {
             Self::Through => "through: a power cut costs no write that was acknowledged",

@@ -10,7 +10,7 @@ use stria_block::{shown, shown_sentence};
 use stria_terminal::output::{paragraphs, table, tables};
 use stria_terminal::size;
 
-/// Columns where nobody looks at a terminal.
+/// Columns where the text does not go to a terminal.
 const WIDTH: u16 = 80;
 /// A terminal with fewer columns wraps the text itself.
 const WIDTH_MIN: u16 = 60;

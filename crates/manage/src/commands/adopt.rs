@@ -38,10 +38,10 @@ pub fn adopt(command: &cli::Adopt, json: bool) -> Result<(), Failure> {
     say_adopted(&path, Uuid(array.uuid), adopted, command.control.socket.as_deref(), json)
 }
 
-/// Tells the daemon of an array that belongs to Stria now, and says so.
+/// Reports to the daemon an array that belongs to Stria now, and prints that.
 pub(super) fn say_adopted(path: &Path, uuid: Uuid, adopted: Adopted, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let Adopted { name, mut notes } = adopted;
-    notes.push(tell_daemon(socket));
+    notes.push(notify_daemon(socket));
     let words = || format!("array \"{name}\" ({uuid}) belongs to Stria; {}", notes.join("; "));
     say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
     Ok(())
@@ -71,7 +71,7 @@ pub fn release(command: &cli::Release, json: bool) -> Result<(), Failure> {
     refuse_unless_it_follows(&edit.check()?)?;
     let config = edit.save()?;
     let mut notes = keep_away(&config)?;
-    notes.push(tell_daemon(socket));
+    notes.push(notify_daemon(socket));
     let words = || format!("array \"{name}\" ({uuid}) is no longer Stria's; {}", notes.join("; "));
     say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
     Ok(())
@@ -158,8 +158,8 @@ fn show(config: &Config, json: bool) {
     }
 }
 
-/// Makes a running daemon follow the configuration, which has changed whatever becomes of that.
-pub(super) fn tell_daemon(socket: Option<&Path>) -> String {
+/// Makes a running daemon follow the changed configuration. Returns what became of that; the change stands in any case.
+pub(super) fn notify_daemon(socket: Option<&Path>) -> String {
     match client::daemon(socket) {
         Some(daemon) => told(&daemon, client::KEEPER_DONE),
         None => "no daemon runs: `systemctl enable --now stria` starts it, here and at every boot".into(),

@@ -106,7 +106,7 @@ fn words(matters: &[Matter], well: &str) -> String {
             continue;
         }
         if let Some(reason) = matter.reason.as_ref().filter(|reason| !matter.what.contains(reason.as_str())) {
-            // Of several drives, the reason names each. That of a silent array is no cause, but what was last known.
+            // The reason names each drive if there are several. Of a silent array it is what was last known, and no cause.
             let (title, subject) = match (matter.kind, &matter.drives[..]) {
                 (MatterKind::Silent, _) => ("", String::new()),
                 (_, [drive]) => ("because", format!("{drive}: ")),

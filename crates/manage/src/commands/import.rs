@@ -46,7 +46,7 @@ pub fn import(command: &cli::Import, json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Serves it in the foreground under a name, and keeps nothing of that.
+/// Serves it in the foreground under a name, and stores nothing.
 fn once(name: &str, drives: Vec<PathBuf>, command: &cli::Import, json: bool) -> Result<u8, Failure> {
     let mut words: Vec<std::ffi::OsString> = ["stria", "serve", "--name", name].map(Into::into).to_vec();
     if command.read_only {

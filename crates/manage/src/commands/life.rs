@@ -1,6 +1,6 @@
 //! `rename`, `destroy`, `wipe`, and why not yet `grow`.
 
-use super::adopt::tell_daemon;
+use super::adopt::notify_daemon;
 use crate::config::edit::Edit;
 use crate::config::{self, Config, Uuid};
 use crate::mdadm::{keep_away, refuse_unless_it_follows};
@@ -16,7 +16,7 @@ use stria_terminal::output::{confirm, say, tell};
 /// Refuses what must not happen to an array that is served.
 pub(super) fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Result<(), Failure> {
     let (services, _) = client::survey(None)?;
-    // The socket that was named may be none of the usual ones, and nobody need listen there.
+    // The given socket may be none of the usual ones, and may have no listener.
     let named = socket.and_then(|socket| client::survey(Some(socket)).ok()).map(|(services, _)| services).unwrap_or_default();
     let arrays = services.into_iter().chain(named).flat_map(|(_, arrays)| arrays);
     match arrays.into_iter().find(|array| array.identity.uuid == uuid.to_string()) {
@@ -40,7 +40,7 @@ pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
     refuse_served(socket, uuid, "rename")?;
     let (path, new) = (config::path(command.config.config.as_deref()), &command.new);
     let renamed = ownership::rename(&path, &assemblies, array, new)?;
-    let reply = if renamed.is_known { format!("; {}", tell_daemon(socket)) } else { String::new() };
+    let reply = if renamed.is_known { format!("; {}", notify_daemon(socket)) } else { String::new() };
     let words = || renamed.words(new) + &reply;
     say(json, words, || json!({"old": renamed.old, "new": new, "uuid": uuid.to_string(), "drives": renamed.drive_count}));
     Ok(())
@@ -67,7 +67,7 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     let mut notes = kept.iter().map(|note| format!("; {note}")).collect::<String>();
     if let Some(edit) = edit {
         keep_away(&edit.save()?)?;
-        notes.push_str(&format!("; {}", tell_daemon(socket)));
+        notes.push_str(&format!("; {}", notify_daemon(socket)));
     }
     let words = || format!("array \"{name}\" is destroyed; {}{notes}", wipe::destroyed(list.len(), &kept));
     say(json, words, || json!({"destroyed": name, "uuid": uuid.to_string(), "drives": list, "notes": kept}));
@@ -100,7 +100,7 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
         }
     }
     let list: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    // Signatures tell what is lost. All data may be some that no signature tells of.
+    // Signatures show what is lost. An erasure of all data also loses what has no signature.
     if means != WipeMeans::Signatures && carries.is_empty() {
         carries = list.clone();
     }

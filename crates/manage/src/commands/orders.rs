@@ -29,7 +29,7 @@ pub fn start(command: &cli::Start) -> Result<Done, Failure> {
     daemon(&command.control)?.order(&path, &StartRequest { force: command.force })
 }
 
-/// Tells the daemon of a drive. `None`: there is none, and need not be.
+/// Reports a drive to the daemon. `None`: no daemon runs, and none is needed.
 ///
 /// # Errors
 /// When it cannot be read, or belongs to no array of the daemon's.

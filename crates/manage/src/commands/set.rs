@@ -1,6 +1,6 @@
 //! `set`: settings of an array that is served, or that is not.
 
-use super::adopt::tell_daemon;
+use super::adopt::notify_daemon;
 use crate::api::Done;
 use crate::client::{self, array_path};
 use crate::config::{self, Uuid};
@@ -51,7 +51,7 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
     match (keeps, keeps && ownership::keep(&path, uuid, &request)?) {
         (false, _) => {}
         (true, true) => {
-            tell_daemon(socket);
+            notify_daemon(socket);
             notes.push(format!("stored in {}", path.display()));
         }
         (true, false) if served.is_some() => {

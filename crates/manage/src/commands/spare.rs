@@ -1,6 +1,6 @@
 //! `spare`: the pool of spares that the arrays of the daemon share.
 
-use super::adopt::tell_daemon;
+use super::adopt::notify_daemon;
 use crate::config::{self, Config};
 use crate::pool::{self, Changed, PoolDrive};
 use crate::{cli, drive_name};
@@ -32,9 +32,9 @@ pub fn spare(command: &cli::SpareCommand, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Tells the daemon, and says what has become of the drives.
+/// Notifies the daemon, and prints what has become of the drives.
 fn say_changed(changed: &Changed, key: &str, what: &str, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
-    let reply = tell_daemon(socket);
+    let reply = notify_daemon(socket);
     let list: Vec<String> = changed.drives.iter().map(|drive| drive.display().to_string()).collect();
     say(
         json,

@@ -12,7 +12,7 @@ use stria_host::{block_devices, default_strip_sectors, examine};
 use stria_terminal::output::{can_ask, confirm, paragraphs, print, table};
 use stria_terminal::{Failure, absolute, size};
 
-/// A level as somebody chooses it by what it is for.
+/// A level, as it is chosen by its purpose.
 struct Purpose {
     level: &'static str,
     name: &'static str,
@@ -98,7 +98,7 @@ impl Purpose {
         !matches!(self.level, "1" | "jbod")
     }
 
-    /// The reason why these many drives do not make it.
+    /// The reason why it cannot be made of so many drives.
     fn objection(&self, count: usize) -> Option<String> {
         match (count < self.drives_min, self.level == "60" && count % 2 == 1) {
             (true, _) => Some(format!("RAID {} needs {} drives at least", self.level, self.drives_min)),

@@ -333,7 +333,7 @@ impl Edit {
     }
 }
 
-/// The places in the file of all parts that are written there.
+/// The positions in the file of all parts that are written there.
 fn positions(table: &Table) -> Vec<isize> {
     let of = |table: &Table| {
         let own = table.position().filter(|_| !table.is_implicit() && !table.is_dotted());

@@ -39,11 +39,11 @@ impl Fault {
 }
 
 /// The key to blame: its part, the number of that part if there may be several, and its name there.
-type Place = (&'static str, usize, &'static str);
+type KeyName = (&'static str, usize, &'static str);
 
 /// A fault of keys that can be read.
 struct Mistake {
-    place: Place,
+    place: KeyName,
     text: String,
 }
 
@@ -114,7 +114,7 @@ fn readable(text: &str) -> Readable {
 fn placed(mistakes: impl IntoIterator<Item = Mistake>, text: &str) -> Vec<Fault> {
     let document = Document::parse(text).ok();
     let line =
-        |place: &Place| document.as_ref().and_then(|document| start_of(document, *place)).map(|at| toml_line::at(text, at));
+        |place: &KeyName| document.as_ref().and_then(|document| start_of(document, *place)).map(|at| toml_line::at(text, at));
     mistakes.into_iter().map(|Mistake { place, text }| Fault { line: line(&place), text }).collect()
 }
 
@@ -169,7 +169,7 @@ fn collect_parts<'a>(table: &'a Table, above: &str, parts: &mut Vec<Part<'a>>) {
 }
 
 /// The first byte of a key, or of its part if the key is not there.
-fn start_of(document: &Document<&str>, (part, index, key): Place) -> Option<usize> {
+fn start_of(document: &Document<&str>, (part, index, key): KeyName) -> Option<usize> {
     let table = match document.as_table().get(part)? {
         Item::Table(table) => table,
         Item::ArrayOfTables(list) => list.get(index)?,
@@ -179,7 +179,7 @@ fn start_of(document: &Document<&str>, (part, index, key): Place) -> Option<usiz
 }
 
 /// True if a mistake may only follow from the absence of a key that could not be read.
-fn may_follow((part, _, key): Place, unread: &[String]) -> bool {
+fn may_follow((part, _, key): KeyName, unread: &[String]) -> bool {
     let causes: &[&str] = match (part, key) {
         ("nbd", "tls") => &["[nbd] tls"],
         ("api", "listen") => &["[api] listen", "[api] tls"],
@@ -192,7 +192,7 @@ fn may_follow((part, _, key): Place, unread: &[String]) -> bool {
 /// The faults of keys that can be read. `unread`: the names of those that cannot.
 fn mistakes(config: &Config, unread: &[String]) -> Vec<Mistake> {
     let mut mistakes = Vec::new();
-    let mut note = |place: Place, result: Result<(), String>| {
+    let mut note = |place: KeyName, result: Result<(), String>| {
         mistakes.extend(result.err().map(|text| Mistake { place, text }));
     };
     for (key, keys) in of_nbd(&config.nbd) {
@@ -301,7 +301,7 @@ fn of_arrays(arrays: &[Array]) -> Vec<Mistake> {
 }
 
 fn of_paths(daemon: &Daemon, spares: &Spares) -> Vec<Mistake> {
-    let check = |place: Place, path: &Path| {
+    let check = |place: KeyName, path: &Path| {
         let (part, _, key) = place;
         let text = format!("[{part}] {key}: {} must begin with a slash, as the daemon runs anywhere", path.display());
         (!path.is_absolute()).then_some(Mistake { place, text })
@@ -314,11 +314,11 @@ fn of_paths(daemon: &Daemon, spares: &Spares) -> Vec<Mistake> {
 /// What the configuration names and this machine does not have, or not so that it can be used.
 fn absences(config: &Config) -> Vec<Mistake> {
     let mut absences = Vec::new();
-    let mut note = |place: Place, result: Result<(), String>| {
+    let mut note = |place: KeyName, result: Result<(), String>| {
         absences.extend(result.err().map(|text| Mistake { place, text }));
     };
     note(("nbd", 0, "group"), config.nbd.group().map(drop));
-    // Keys that are invalid have been told.
+    // Invalid keys are reported already.
     if let Ok(options) = config.nbd.options() {
         note(("nbd", 0, "tls-cert"), options.check_for_daemon().map_err(|failure| failure.to_string()));
     }

@@ -70,7 +70,7 @@ pub async fn listen(listener: UnixListener, router: Router, witness: Option<Witn
         };
         connections.retain(|connection| !connection.task.is_finished());
         match accepted {
-            Ok((stream, _)) if make_room(&mut connections) => {
+            Ok((stream, _)) if make_space(&mut connections) => {
                 let works = Arc::<AtomicBool>::default();
                 let task = tokio::spawn(answer(stream, router.clone(), witness.clone(), Arc::clone(&works), over.clone()));
                 connections.push_back(Connection { works, task });
@@ -88,7 +88,7 @@ pub async fn listen(listener: UnixListener, router: Router, witness: Option<Witn
 }
 
 /// Closes an idle connection if necessary. True if one more may connect.
-fn make_room(connections: &mut VecDeque<Connection>) -> bool {
+fn make_space(connections: &mut VecDeque<Connection>) -> bool {
     if connections.len() < CONNECTIONS_MAX {
         return true;
     }

@@ -32,7 +32,7 @@ fn without_files(nbd: &Nbd) -> Nbd {
 }
 
 impl NbdOverTcp {
-    /// Returns also where a reload tells of another configuration.
+    /// Returns also where a reload leaves another configuration.
     pub fn new(late: Option<LateTcp>, nbd: &Nbd) -> (Latest, Self) {
         let latest = Latest(Arc::new(Mutex::new(nbd.clone())));
         (latest.clone(), Self { late, started: without_files(nbd), latest })

@@ -47,7 +47,7 @@ impl Drives {
     pub fn look(&mut self, path: &Path) -> Result<(PathBuf, Option<Membership>), HostError> {
         let path = real_path_within(path, RESOLVE_WITHIN);
         self.0.remove(&path);
-        // What clients wrote makes no member, and a member of an array that rests on that very array would wait for itself.
+        // Data of clients is no member, and a member that lies on its own array would wait for itself.
         if holds_clients_data(&path) {
             return Ok((path, None));
         }

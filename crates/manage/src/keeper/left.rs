@@ -1,5 +1,5 @@
-//! Drives that came back to an array that is served, and were left as they are. Each is told of until it is gone, used, or
-//! carries something else.
+//! Drives that came back to an array that is served, and were left as they are. Each is reported until it is gone, used,
+//! or carries something else.
 
 use super::mark::Mark;
 use crate::api::LeftAloneView;

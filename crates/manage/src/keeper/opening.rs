@@ -14,7 +14,7 @@ use stria_drive::DriveError;
 use stria_front::{Closing, SocketAccess, VhostUserServer};
 use stria_host::{HostError, OpenOptions, PlannedArray};
 
-/// The time that an array's start gives the name service for a group: longer it serves without the disks of that group.
+/// How long an array's start waits for the name service to find a group. After that it serves without the disks of that group.
 const GROUP_WITHIN: Duration = Duration::from_secs(1);
 
 /// An array that is served.

@@ -106,7 +106,7 @@ fn needs_of(array: &ArrayView, name: &str, span: Option<&str>) -> Vec<Need> {
 
 /// The spare that an array or span would take. `None`: it takes none, or nothing is left to rebuild from.
 fn wish_of(array: &ArrayView, name: &str, span: Option<&str>) -> Option<Need> {
-    // Too many members are lost: nothing can be rebuilt, and the spare would lack elsewhere.
+    // Too many members are lost: nothing can be rebuilt, and the spare would be missing elsewhere.
     if array.condition.health == HealthView::Failed {
         return None;
     }

@@ -44,7 +44,7 @@ impl Watch {
         let (watch, path) = (self.clone(), path.to_owned());
         let done = path.clone();
         let wait = move || {
-            while !watch.is_told_of(&path) {
+            while !watch.is_reported(&path) {
                 std::thread::sleep(AGAIN_AFTER);
             }
         };
@@ -58,7 +58,7 @@ impl Watch {
     }
 
     /// Returns false if the drive is to be read again.
-    fn is_told_of(&self, path: &Path) -> bool {
+    fn is_reported(&self, path: &Path) -> bool {
         let read = File::open(path).and_then(|mut drive| drive.read_exact(&mut [0; READ_BYTES]));
         if read.is_err() && path.exists() {
             return false;

@@ -182,7 +182,7 @@ static ASKED: Mutex<BTreeMap<PathBuf, Instant>> = Mutex::new(BTreeMap::new());
 /// The pause between two looks whether another question has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// An open question to a drive; its end, however it comes, makes room for the next.
+/// An open question to a drive; its end, however it comes, allows the next.
 struct Question(PathBuf);
 
 impl Question {

@@ -106,7 +106,7 @@ impl Accounts {
                 });
             }
         };
-        // A name that nobody has may be a password in the wrong field.
+        // A name that no account has may be a password in the wrong field.
         let users = Users::of_this_machine();
         let known =
             spawn_blocking(move || users.ask(move || User::from_name(&user).ok().flatten()).flatten()).await.ok().flatten();

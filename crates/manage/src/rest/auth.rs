@@ -254,7 +254,7 @@ impl Wrong {
         }
     }
 
-    /// Counts one more. False if there is no room for a further origin.
+    /// Counts one more. False if there is no space for a further origin.
     fn count(&mut self, origin: String) -> bool {
         if self.0.len() >= PEERS_MAX {
             self.0.retain(|_, (since, _)| is_recent(*since));

@@ -1,6 +1,6 @@
 //! Looks at the arrays, at most one a second however many clients ask: a request costs lanes nothing beyond that.
 //!
-//! Rates are the difference between two looks. Nobody looks while nobody asks, so a sleeping lane is not woken for it.
+//! Rates are the difference between two looks. Without a request there is no look, so a sleeping lane is not woken for it.
 
 use super::types::{ArrayEntry, ClientRate, MemberRate, Rates, Task};
 use crate::api::{AdoptedState, AdoptedView, ArrayView, SweepView};

@@ -57,7 +57,7 @@ impl Rest {
     pub fn summary(&self, arrays: &[ArrayEntry], alarms: &[StandingView]) -> Summary {
         let events = self.machine.service.known_events();
         let monitor = &self.machine.monitor;
-        // The alarm of a fault that came twice lasts for an hour after its end: the fault itself tells.
+        // The alarm about a fault that came twice lasts for an hour after the fault. So the faults themselves are shown instead.
         let others = alarms.iter().filter(|alarm| alarm.cause.event != Event::ConfigFault).cloned();
         let alarms: Vec<StandingView> = others.chain(monitor.faults()).collect();
         summary::summary(arrays, &alarms, &events, &monitor.told_by())
