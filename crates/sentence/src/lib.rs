@@ -30,6 +30,11 @@ macro_rules! sentences {
             $(#[doc = $english] $code { $($value: $type),* },)*
         }
 
+        impl $name {
+            /// Each variant with its English, whose values stand in braces.
+            pub const TEXTS: &'static [(&'static str, &'static str)] = &[$((::std::stringify!($code), $english)),*];
+        }
+
         impl ::std::fmt::Display for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
                 match self {
@@ -57,6 +62,51 @@ impl fmt::Display for Names {
     }
 }
 
+/// Reads a text that was made without its sentence: the first of these whose English gives this very text. `of`: makes a sentence of
+/// a code and the texts of its values. A value that stands beside another one in the text cannot be told from it.
+pub fn read<T: fmt::Display>(
+    texts: impl IntoIterator<Item = (&'static str, &'static str)>,
+    text: &str,
+    of: impl Fn(String, &[(&str, &str)]) -> Option<T>,
+) -> Option<T> {
+    texts.into_iter().find_map(|(code, english)| {
+        let said = of(kebab(code), &values(english, text)?)?;
+        (said.to_string() == text).then_some(said)
+    })
+}
+
+/// The values of a text by its English: each is as short as possible.
+fn values<'a>(english: &'a str, text: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
+    let (first, rest) = english.split_once('{').unwrap_or((english, ""));
+    let mut left = text.strip_prefix(first)?;
+    let mut found: Vec<(&str, &str)> = Vec::new();
+    let mut holes = rest.split('{').filter(|hole| !hole.is_empty()).peekable();
+    while let Some(hole) = holes.next() {
+        let (name, literal) = hole.split_once('}')?;
+        let end = if holes.peek().is_none() { left.strip_suffix(literal)?.len() } else { left.find(literal)? };
+        let value = &left[..end];
+        left = &left[end + literal.len()..];
+        match found.iter().find(|(known, _)| *known == name) {
+            Some((_, before)) if *before != value => return None,
+            Some(_) => {}
+            None => found.push((name, value)),
+        }
+    }
+    left.is_empty().then_some(found)
+}
+
+/// `MemberInSync` as a code: `member-in-sync`.
+fn kebab(variant: &str) -> String {
+    let mut code = String::new();
+    for letter in variant.chars() {
+        if letter.is_ascii_uppercase() && !code.is_empty() {
+            code.push('-');
+        }
+        code.push(letter.to_ascii_lowercase());
+    }
+    code
+}
+
 /// Reads the sentence of a record that another version may have written: `None` if its code is unknown here.
 ///
 /// # Errors
@@ -76,14 +126,38 @@ pub fn if_known<'de, D: serde::Deserializer<'de>, T: serde::de::DeserializeOwned
 
 #[cfg(test)]
 mod tests {
-    use super::{Names, if_known};
-    use serde_json::json;
+    use super::{Names, if_known, read};
+    use serde_json::{Map, Value, json};
 
     sentences! {
         /// What the tests say.
         pub enum Said {
             SlotsAreFree { slots: Names, count: u64 } => "{count} slots are free: {slots}",
             NothingIsFree {} => "nothing is free",
+            IsIn { drive: String, slot: u64 } => "{drive} is in slot {slot}; `remove {drive}` takes it out",
+        }
+    }
+
+    #[test]
+    fn a_text_without_its_sentence_is_read_if_the_english_gives_it() {
+        let of = |code: String, values: &[(&str, &str)]| {
+            let value = |text: &str| text.parse::<u64>().map_or(json!(text), |number| json!(number));
+            let values: Map<String, Value> = values.iter().map(|(name, text)| ((*name).to_owned(), value(text))).collect();
+            serde_json::from_value::<Said>(json!({"code": code, "values": values})).ok()
+        };
+        let told = |text: &str| -> Option<Said> { read(Said::TEXTS.iter().copied(), text, of) };
+        assert_eq!(told("nothing is free"), Some(Said::NothingIsFree {}));
+        let said = Said::IsIn { drive: "a is in slot b".into(), slot: 3 };
+        assert_eq!(told(&said.to_string()), None, "the shortest value is not this one");
+        let said = Said::IsIn { drive: "/dev/a".into(), slot: 3 };
+        assert_eq!(told(&said.to_string()), Some(said));
+        for other in [
+            "nothing is free.",
+            "",
+            "/dev/a is in slot x; `remove /dev/a` takes it out",
+            "/dev/a is in slot 3; `remove /dev/b` takes it out",
+        ] {
+            assert_eq!(told(other), None, "{other}");
         }
     }
 
@@ -121,7 +195,8 @@ mod tests {
             seen,
             [
                 (json!("slots-are-free"), json!("{count} slots are free: {slots}")),
-                (json!("nothing-is-free"), json!("nothing is free"))
+                (json!("nothing-is-free"), json!("nothing is free")),
+                (json!("is-in"), json!("{drive} is in slot {slot}; `remove {drive}` takes it out"))
             ]
         );
     }
