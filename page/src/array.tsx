@@ -8,7 +8,7 @@ import { type Sample, array_of, arrays, drives, here, history, member_key, peak 
 import { Held, found, is_held } from "./first.tsx";
 import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded, useDone } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
-import { Said } from "./said.tsx";
+import { Said, worded } from "./said.tsx";
 import * as server from "./server.ts";
 import type { ArrayEntry, ArrayView, Job, MemberLimit, MemberRate, MemberView, SweepPrice } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -67,9 +67,7 @@ export function Arrays() {
                 )}
               </>
             ) : (
-              <p lang="en">
-                <Told text={entry.text} />
-              </p>
+              <WhyNot entry={entry} />
             )}
           </li>
         ))}
@@ -109,6 +107,16 @@ export function ArrayPage({ name }: { name: string }) {
   );
 }
 
+/** Why an array is not served. */
+function WhyNot({ entry }: { entry: ArrayEntry }) {
+  const words = worded(entry.said);
+  return (
+    <p lang={words === null ? "en" : undefined}>
+      <Told text={words ?? entry.text} />
+    </p>
+  );
+}
+
 function NotServed({ entry }: { entry: ArrayEntry }) {
   const array = entry.name;
   const [name, set_name] = useState("");
@@ -117,9 +125,7 @@ function NotServed({ entry }: { entry: ArrayEntry }) {
       {entry.state === "stopped" ? (
         <p>{t("stopped_here")}</p>
       ) : (
-        <p lang="en">
-          <Told text={entry.text} />
-        </p>
+        <WhyNot entry={entry} />
       )}
       {entry.drives.length > 0 && <p class="soft">{t("drives_here", { drives: entry.drives.join(", ") })}</p>}
       <div class="buttons">

@@ -4,7 +4,7 @@
 // a kind that has none is shown in the server's words.
 import type { Dropped } from "./dropped.ts";
 import { bytes, listed } from "./format.ts";
-import type { Action, ArrayEntry, ArrayView, Drive, Matter, MatterKind, MemberView, State } from "./types.ts";
+import type { Action, ArrayEntry, ArrayView, Drive, Matter, MatterKind, MemberView, Spoken, State } from "./types.ts";
 import type { Key, Values } from "./words.ts";
 
 export type Severity = "critical" | "warning" | "notice";
@@ -31,8 +31,9 @@ export type Case = {
   avoid: Say[];
   /** The way out that the page can plan; an empty path in it stands for a drive that the reader chooses. */
   remedy: Action | null;
-  /** The reason in the server's words. */
+  /** The reason in the server's words, and by its code and values if it has them. */
   reason: string | null;
+  said: Spoken | null;
 };
 
 export type LastDrive = { slot: number; path: string; serial: string | null; place: string | null; failed_ms: number | null };
@@ -161,6 +162,7 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
     avoid: words ? words.avoid.map(say) : [{ text: matter.avoid }],
     remedy,
     reason: words && matter.reason ? named(matter.reason, members) : null,
+    said: matter.said ?? null,
   };
 }
 

@@ -19,6 +19,9 @@ const WRITES: [string, Key][] = [
   ["back", "write_back"],
 ];
 
+/** What a power cut costs. */
+const COSTS: Record<NonNullable<ArrayView["write"]>, Key> = { through: "power_cut_through", safe: "power_cut_safe", back: "power_cut_back" };
+
 const on_off = (is_on: boolean) => (is_on ? "on" : "off");
 
 function rows(view: ArrayView | null): Row[] {
@@ -78,11 +81,7 @@ export function ArraySettings({ array, view }: { array: string; view: ArrayView 
             );
           })}
       </form>
-      {view && view.power_cut !== "" && (
-        <p class="soft" lang="en">
-          {view.power_cut}
-        </p>
-      )}
+      {view?.write && <p class="soft">{t(COSTS[view.write])}</p>}
       <div class="buttons">
         <Act role="admin" busy={!Object.values(chosen).some((value) => value !== "")} onClick={show}>
           {t("act_set")}…

@@ -1311,6 +1311,157 @@ export interface components {
         };
         /** @description The state of an array of the configuration. */
         AdoptedState: "absent" | "waiting" | "served" | "stopped" | "refused";
+        /** @description An alarm that lasts, for programs: `code` stays the same when its words change. */
+        AlarmSentence: {
+            /** @constant */
+            code: "alarm-member-dropped";
+            values: {
+                array: string;
+                detail: components["schemas"]["Detail"];
+                drive: string;
+                then: components["schemas"]["StateThen"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-member-lost";
+            values: {
+                array: string;
+                detail: components["schemas"]["Detail"];
+                drive: string;
+                then: components["schemas"]["StateThen"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-spare-dropped";
+            values: {
+                array: string;
+                detail: components["schemas"]["Detail"];
+                drive: string;
+                then: components["schemas"]["StateThen"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-spare-lost";
+            values: {
+                array: string;
+                detail: components["schemas"]["Detail"];
+                drive: string;
+                then: components["schemas"]["StateThen"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-link-lost";
+            values: {
+                array: string;
+                detail: components["schemas"]["Detail"];
+                drives: components["schemas"]["Names"];
+                link: string;
+                then: components["schemas"]["StateThen"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-member-silent";
+            values: {
+                array: string;
+                drive: string;
+                lasting_s: components["schemas"]["Lasting"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-link-silent";
+            values: {
+                array: string;
+                drives: components["schemas"]["Names"];
+                lasting_s: components["schemas"]["Lasting"];
+                link: string;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-array-silent";
+            values: {
+                array: string;
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-came-degraded";
+            values: {
+                array: string;
+                then: components["schemas"]["StateThen"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-not-served";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-spares-missing";
+            values: {
+                array: string;
+                /** Format: uint */
+                spare_count: number;
+                /** Format: uint */
+                wanted_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-unreadable";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["HostSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-read-only";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-superblock-refused";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-no-space";
+            values: {
+                array: string;
+                drives: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-mismatch";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-slow-member";
+            values: {
+                array: string;
+                drive: string;
+                slow: components["schemas"]["Slow"];
+            };
+        } | {
+            /** @constant */
+            code: "alarm-drive-health";
+            values: {
+                array: string;
+                drive: string;
+                findings: components["schemas"]["Findings"];
+            };
+        };
         /** @description The channels that need one line each. Others, and what a mail server asks for, stand in the configuration. */
         AlarmSettings: {
             /**
@@ -1353,6 +1504,8 @@ export interface components {
             kind: components["schemas"]["ApiErrorKind"];
             /** @description What a person reads. */
             message: string;
+            /** @description The same for programs; absent: it has text alone, or another version sent it. */
+            said?: components["schemas"]["ErrorSentence"] | null;
         };
         /** @description Kinds of [`ApiError`]. */
         ApiErrorKind: "not_found" | "invalid" | "refused" | "unsafe" | "failed" | "unauthorized" | "forbidden" | "plan_needed" | "plan_changed" | "too_many";
@@ -1371,6 +1524,8 @@ export interface components {
             obstacle: components["schemas"]["Obstacle"] | null;
             /** @description The work of the last seconds; null until it was looked at twice. */
             rates: components["schemas"]["Rates"] | null;
+            /** @description The same for programs; absent: it has text alone. */
+            said?: components["schemas"]["ErrorSentence"] | null;
             /** @description Members that are slow beside their peers. */
             slow: components["schemas"]["SlowMember"][];
             /** @description Served, or the reason why not. */
@@ -1549,6 +1704,8 @@ export interface components {
              */
             write: components["schemas"]["WriteMode"] | null;
         };
+        /** @description Drives that had requests to answer. */
+        Asked: string[];
         /** @description The write-intent bitmap. */
         BitmapView: {
             /**
@@ -1942,10 +2099,937 @@ export interface components {
             /** @description What is written, in words. */
             what: string;
         };
+        /** @description The sentences of an outcome whose text stands before them; null: it has text alone. They add nothing to the English. */
+        Ends: components["schemas"]["EventSentence"][] | null;
         /** @description An [`ApiError`] as it is sent. */
         ErrorBody: {
             /** @description The refusal. */
             error: components["schemas"]["ApiError"];
+        };
+        /** @description A refusal or a failure, for programs: `code` stays the same when its words change. */
+        ErrorSentence: {
+            /** @constant */
+            code: "array-unknown";
+            values: {
+                array: string;
+                known: components["schemas"]["Known"];
+            };
+        } | {
+            /** @constant */
+            code: "no-array-is-served";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "others-are-served";
+            values: {
+                array: string;
+                names: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "not-served";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "does-not-answer";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "read-only";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "does-not-use";
+            values: {
+                array: string;
+                drive: string;
+                members: components["schemas"]["Used"];
+            };
+        } | {
+            /** @constant */
+            code: "member-already";
+            values: {
+                array: string;
+                drive: string;
+                member_role: string;
+            };
+        } | {
+            /** @constant */
+            code: "belongs-already";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "name-taken";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "none-here";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-drives-here";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-drive-named";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-drive-of-machine";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-not-allowed";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-in-use";
+            values: {
+                drive: string;
+                user: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-of-array";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-in-pool";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-missing";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-held";
+            values: {
+                drive: string;
+                user: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-unfit";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "plan-unknown";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "plan-holds-no-more";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "plan-outdated";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "plan-needed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "plan-needs-role";
+            values: {
+                mine: string;
+                name: string;
+                role: string;
+            };
+        } | {
+            /** @constant */
+            code: "plan-needs-text";
+            values: {
+                wanted: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-needs-admin";
+            values: {
+                mine: string;
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "not-removable";
+            values: {
+                array: string;
+                drive: string;
+                member_role: string;
+            };
+        } | {
+            /** @constant */
+            code: "not-failable";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "not-failable-in-span";
+            values: {
+                drive: string;
+                span: string;
+            };
+        } | {
+            /** @constant */
+            code: "stop-before-release";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "stop-before-destroy";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "stop-before-rename";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "strip-invalid";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "name-invalid";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "spans-only-of";
+            values: {
+                level: string;
+            };
+        } | {
+            /** @constant */
+            code: "nothing-to-set";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "image-not-absolute";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "too-many-short-jobs";
+            values: {
+                /** Format: uint */
+                count: number;
+            };
+        } | {
+            /** @constant */
+            code: "too-many-erasures";
+            values: {
+                /** Format: uint */
+                count: number;
+            };
+        } | {
+            /** @constant */
+            code: "too-many-jobs";
+            values: {
+                /** Format: uint */
+                count: number;
+            };
+        } | {
+            /** @constant */
+            code: "no-thread";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-job";
+            values: {
+                job: string;
+            };
+        } | {
+            /** @constant */
+            code: "rebuild-gave-up";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-scrub-runs";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "stop-in-use";
+            values: {
+                array: string;
+                users: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "stops-already";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "stop-broke-off";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "stood-still";
+            values: {
+                array: string;
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "speed-bounds-cross";
+            values: {
+                max_bytes: components["schemas"]["Size"];
+                min_bytes: components["schemas"]["Size"];
+            };
+        } | {
+            /** @constant */
+            code: "sweeps-would-never-end";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "latency-invalid";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "trim-outside";
+            values: {
+                array: string;
+                /** Format: uint64 */
+                size_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "trim-unaligned";
+            values: {
+                /** Format: uint64 */
+                block_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "trim-impossible";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "trim-cancelled";
+            values: {
+                array: string;
+                /** Format: uint64 */
+                done_bytes: number;
+                /** Format: uint64 */
+                length_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "trim-failed";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "set-on-read-only";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "set-needs-pause";
+            values: {
+                array: string;
+                users: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "set-needs-device";
+            values: {
+                array: string;
+                device: string;
+                users: string;
+            };
+        } | {
+            /** @constant */
+            code: "file-has-no-cache";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "set-stop-failed";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "set-not-started";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "one-update-at-a-time";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "scrub-while";
+            values: {
+                /** Format: uint64 */
+                percent: number;
+                task: string;
+            };
+        } | {
+            /** @constant */
+            code: "scrub-while-paused";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "scrub-of-failed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "scrub-without-redundancy";
+            values: {
+                level: string;
+            };
+        } | {
+            /** @constant */
+            code: "repair-of-read-only";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "failed-already";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-redundancy-left";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "fails-not-yet";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "failed-and-not-durable";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "removed-while-in-use";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "not-replaceable";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "not-replaceable-by-drive";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "replaced-already";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "engine-stops";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "engine-starts";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-use-for-spare";
+            values: {
+                level: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-use-for-drive";
+            values: {
+                level: string;
+            };
+        } | {
+            /** @constant */
+            code: "too-small";
+            values: {
+                drive: string;
+                missing: string;
+                needed: string;
+            };
+        } | {
+            /** @constant */
+            code: "too-small-to-adopt";
+            values: {
+                array: string;
+                drive: string;
+                missing: string;
+                needed: string;
+            };
+        } | {
+            /** @constant */
+            code: "blocks-too-large";
+            values: {
+                array: string;
+                /** Format: uint64 */
+                array_bytes: number;
+                drive: string;
+                /** Format: uint64 */
+                drive_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "same-member";
+            values: {
+                array: string;
+                drive: string;
+                other: string;
+            };
+        } | {
+            /** @constant */
+            code: "holds-what-is-lacking";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "holds-bad-blocks";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "changed-meanwhile";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-is-stopped";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "waits-then-starts";
+            values: {
+                array: string;
+                lacks: components["schemas"]["Lacks"];
+            };
+        } | {
+            /** @constant */
+            code: "waits-for-all";
+            values: {
+                array: string;
+                lacks: components["schemas"]["Lacks"];
+            };
+        } | {
+            /** @constant */
+            code: "waits-for-silent";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+                silent: components["schemas"]["SilentDrives"];
+            };
+        } | {
+            /** @constant */
+            code: "waits-for-answer";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "starts-by-force";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "tried-again";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "not-tried-again";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "none-of-its-drives";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "did-not-start";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "did-not-start-because";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "start-is-unsafe";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "name-served";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "group-unknown";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "daemon-stops";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "not-finished";
+            values: {
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "left-unread";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "left-counted";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "left-needs-rebuild";
+            values: {
+                array: string;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "left-out";
+            values: {
+                array: string;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "left-faulty";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "left-refused";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "pool-is-empty";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "pool-drive-free";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "pool-drive-taken";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "in-array";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "other-kind";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "other-enclosure";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "needs-role";
+            values: {
+                mine: string;
+                name: string;
+                role: string;
+            };
+        } | {
+            /** @constant */
+            code: "too-many-orders";
+            values: {
+                /** Format: uint32 */
+                most: number;
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "another-page";
+            values: {
+                origin: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-name-of-machine";
+            values: {
+                host: string;
+            };
+        } | {
+            /** @constant */
+            code: "too-many-unread";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "daemon-failed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "internal-error";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-session";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "not-admitted";
+            values: {
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "not-in-group";
+            values: {
+                group: string;
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "token-unknown";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "token-removed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "tokens-damaged";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "too-many-wrong";
+            values: {
+                origin: string;
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "too-many-wrong-from";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "too-many-sessions";
+            values: {
+                /** Format: uint32 */
+                most: number;
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "account-not-found";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-accounts";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "logins-busy";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "password-unchecked";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "login-refused";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "measures-already";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-sweep-runs";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweep-ended";
+            values: {
+                sweep_kind: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-client-request";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "forecasts-busy";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "forecast-count";
+            values: {
+                /** Format: uint */
+                most: number;
+            };
+        } | {
+            /** @constant */
+            code: "no-alarm-channel";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "channels-changed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "schedules-changed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "config-changed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "config-invalid";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "reload-failed";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-report";
+            values: {
+                name: string;
+            };
         };
         /** @description An event. The first ones have the names of `mdadm --monitor`, and mean the same. */
         Event: "NewArray" | "DeviceDisappeared" | "RebuildStarted" | {
@@ -1965,7 +3049,7 @@ export interface components {
             unstored: number;
         };
         /** @description An event, for programs: `code` stays the same when its words change. */
-        EventSentence: components["schemas"]["HostSentence"] | components["schemas"]["ServiceSentence"];
+        EventSentence: components["schemas"]["HostSentence"] | components["schemas"]["ServiceSentence"] | components["schemas"]["ErrorSentence"];
         /** @description An event. */
         EventView: {
             /** @description The array or span. */
@@ -2040,6 +3124,8 @@ export interface components {
             /** @description The verdict that this alone calls for. */
             verdict: components["schemas"]["Verdict"];
         };
+        /** @description What a drive reports of itself. */
+        Findings: components["schemas"]["Finding"][];
         /** @description How new firmware comes to run. */
         FirmwareActivation: "now" | "reset" | "later";
         /** @description How new firmware comes to run. */
@@ -2529,6 +3615,8 @@ export interface components {
                 drive: string;
             };
         };
+        /** @description The function of the kernel in which a lane waits; null: it is not known. */
+        InKernel: string | null;
         /** @description An action that is being carried out, or was. It goes on without the client that began it. */
         Job: {
             /** @description The action. */
@@ -2540,7 +3628,7 @@ export interface components {
              * @description When it ended.
              */
             ended_ms: number | null;
-            /** @description The ends of the sweeps that it began, for programs, where it has ended by them. */
+            /** @description How it ended, for programs: the ends of the sweeps that it began, or why it failed. Absent: that has text alone. */
             ends?: components["schemas"]["EventSentence"][] | null;
             /**
              * Format: uint64
@@ -2575,6 +3663,8 @@ export interface components {
         };
         /** @description The state of a job. */
         JobState: "running" | "done" | "failed" | "cancelled";
+        /** @description The arrays that are known, for a refusal of a name that is none of theirs. */
+        Known: string[];
         /** @description A drive that the planner knows. */
         KnownDrive: {
             /** @description Its key, for `like`. */
@@ -2582,6 +3672,15 @@ export interface components {
             /** @description Its name. */
             name: string;
         };
+        /** @description An array or span that lacks drives. */
+        Lack: {
+            /** @description Its name. */
+            array: string;
+            /** @description The slots whose drive took part last and is not here. */
+            slots: number[];
+        };
+        /** @description What arrays lack. */
+        Lacks: components["schemas"]["Lack"][];
         /** @description A thread that an array runs on. */
         LaneView: {
             /** @description True if NBD clients live on it, rather than on threads of their own. */
@@ -2632,6 +3731,11 @@ export interface components {
              */
             slot: number;
         };
+        /**
+         * Format: uint64
+         * @description Seconds, in a text with minutes and hours.
+         */
+        Lasting: number;
         /**
          * @description So many percent of clients' requests end within a time while sweeps run; otherwise sweeps slow down, to `min_bytes_per_s` at
          *     the least.
@@ -2697,6 +3801,8 @@ export interface components {
         LeftAloneView: {
             /** @description Its path. */
             path: string;
+            /** @description The same for programs; absent: it has text alone, or another version sent it. */
+            said?: components["schemas"]["ErrorSentence"] | null;
             /** @description Why, and what to do. */
             text: string;
         };
@@ -2838,6 +3944,8 @@ export interface components {
             reason: string | null;
             /** @description Remedies that can be planned. An empty path in one stands for a drive that the user chooses. */
             remedies: components["schemas"]["Action"][];
+            /** @description The cause for programs; absent: it has text alone. */
+            said?: components["schemas"]["ReasonSentence"] | null;
             /**
              * Format: uint64
              * @description When it began, in milliseconds since 1970, if that is known.
@@ -3794,6 +4902,8 @@ export interface components {
             free: boolean;
             /** @description Its path, by its identity where udev has one. */
             path: string;
+            /** @description The same for programs; absent: it has text alone, or another version sent it. */
+            said?: components["schemas"]["ErrorSentence"] | null;
             /**
              * Format: uint64
              * @description Its size while it is free.
@@ -3808,6 +4918,8 @@ export interface components {
             array: string;
             /** @description The drives that it would try in turn if it lacked a member. One that is too small refuses to join. */
             drives: string[];
+            /** @description The same for programs; absent: a part of it has text alone. */
+            said?: components["schemas"]["ErrorSentence"][] | null;
             /** @description The span, if the array lies on spans. */
             span: string | null;
             /** @description Why there is none. */
@@ -3829,6 +4941,8 @@ export interface components {
             /** @description The sum over clients. */
             total: components["schemas"]["ClientRate"];
         };
+        /** @description The cause of a matter, for programs: `code` stays the same when its words change. */
+        ReasonSentence: components["schemas"]["AlarmSentence"] | components["schemas"]["ErrorSentence"];
         /** @description A page. */
         Report: {
             /**
@@ -3920,6 +5034,8 @@ export interface components {
             outcome: string | null;
             /** @description True if it runs. */
             running: boolean;
+            /** @description The same for programs; absent: it has text alone, or another version sent it. */
+            said?: components["schemas"]["ServiceSentence"] | null;
             /** @description The schedule, as the configuration says. */
             schedule: string;
             /** @description `scrub`, `self-test`, `long self-test`. */
@@ -4001,6 +5117,8 @@ export interface components {
             code: "array-stopped-unclean";
             values: {
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
             };
         } | {
@@ -4008,7 +5126,26 @@ export interface components {
             code: "array-does-not-start";
             values: {
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "lane-silent";
+            values: {
+                array: string;
+                asked: components["schemas"]["Asked"];
+                in_kernel: components["schemas"]["InKernel"];
+                lane: string;
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "array-starts-without";
+            values: {
+                lacks: components["schemas"]["Lacks"];
             };
         } | {
             /** @constant */
@@ -4041,6 +5178,7 @@ export interface components {
             code: "no-pool-spare-suits";
             values: {
                 array: string;
+                ends: components["schemas"]["Ends"];
                 reason: string;
             };
         } | {
@@ -4049,6 +5187,8 @@ export interface components {
             values: {
                 alarm: string;
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["AlarmSentence"] | null;
                 channels: components["schemas"]["Channels"];
                 component: components["schemas"]["Component"];
                 detail: components["schemas"]["Detail"];
@@ -4059,6 +5199,8 @@ export interface components {
             values: {
                 alarm: string;
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["AlarmSentence"] | null;
                 channels: components["schemas"]["Channels"];
                 component: components["schemas"]["Component"];
                 detail: components["schemas"]["Detail"];
@@ -4069,6 +5211,8 @@ export interface components {
             values: {
                 alarm: string;
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["AlarmSentence"] | null;
                 channels: components["schemas"]["Channels"];
                 component: components["schemas"]["Component"];
                 detail: components["schemas"]["Detail"];
@@ -4101,6 +5245,8 @@ export interface components {
             code: "order-refused";
             values: {
                 by: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 order: components["schemas"]["OrderSentence"];
                 reason: string;
             };
@@ -4109,6 +5255,8 @@ export interface components {
             code: "order-refused-last";
             values: {
                 by: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 order: components["schemas"]["OrderSentence"];
                 reason: string;
             };
@@ -4117,6 +5265,8 @@ export interface components {
             code: "order-forbidden";
             values: {
                 by: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 order: components["schemas"]["OrderSentence"];
                 reason: string;
             };
@@ -4145,6 +5295,7 @@ export interface components {
             code: "job-cancelled";
             values: {
                 by: string;
+                ends: components["schemas"]["Ends"];
                 /** Format: uint64 */
                 job: number;
                 outcome: string;
@@ -4155,6 +5306,7 @@ export interface components {
             code: "job-failed";
             values: {
                 by: string;
+                ends: components["schemas"]["Ends"];
                 /** Format: uint64 */
                 job: number;
                 outcome: string;
@@ -4189,6 +5341,32 @@ export interface components {
         } | {
             /** @constant */
             code: "job-cut-firmware";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "scrub-is-clean";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "scrub-has-repaired";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+            };
+        } | {
+            /** @constant */
+            code: "scrub-has-found";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+            };
+        } | {
+            /** @constant */
+            code: "self-test-passed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "self-test-failed";
             values: Record<string, never>;
         } | {
             /** @constant */
@@ -4243,6 +5421,8 @@ export interface components {
             /** @description When a write is acknowledged. */
             write?: components["schemas"]["WriteMode"] | null;
         };
+        /** @description Drives that do not answer. */
+        SilentDrives: string[];
         /**
          * Format: uint64
          * @description A size in bytes, in a text with its unit.
@@ -4250,6 +5430,8 @@ export interface components {
         Size: number;
         /** @description Slots of an array, in a text with "and" between them. */
         Slots: number[];
+        /** @description A member beside its peers. */
+        Slow: components["schemas"]["SlowMember"];
         /** @description A member that is slower than its peers. */
         SlowMember: {
             /**
@@ -4306,6 +5488,8 @@ export interface components {
             component: string | null;
             /** @description The event by which it is reported. */
             event: components["schemas"]["Event"];
+            /** @description Its text for programs; absent: it has text alone, or another version sent it. */
+            said?: components["schemas"]["AlarmSentence"] | null;
             /**
              * Format: uint64
              * @description When it was first seen, in seconds since 1970.
@@ -4331,6 +5515,16 @@ export interface components {
              * @description The daemon's clock, in milliseconds since 1970.
              */
             time_ms: number;
+        };
+        /** @description The state of an array at the time of an alarm; in a text its headline. */
+        StateThen: {
+            /**
+             * Format: uint
+             * @description How many more members may fail; null: more are lost than redundancy covers.
+             */
+            losses_survived: number | null;
+            /** @description The headline. */
+            text: string;
         };
         /** @description The state of the machine. */
         Summary: {
@@ -4449,6 +5643,8 @@ export interface components {
         ToSpan: string | null;
         /** @description The urgency of a matter; the worst is the greatest. */
         Urgency: "well" | "notice" | "warning" | "critical";
+        /** @description The drives that an array uses. */
+        Used: string[];
         /** @description The verdict on a drive; the worst is the greatest. */
         Verdict: "good" | "watch" | "replace";
         /** @description The proof of identity of a user. */

@@ -272,7 +272,7 @@ function health_reason({ kind, drives: [member] }: Case): string | null {
 const Why = ({ one }: { one: Case }) =>
   one.reason && (
     <p class="reason">
-      <span class="soft">{t("reason")}</span> {health_reason(one) ?? <span lang="en">{one.reason}</span>}
+      <span class="soft">{t("reason")}</span> {health_reason(one) ?? <Said text={one.reason} said={one.said} />}
     </p>
   );
 

@@ -3,6 +3,7 @@
 import { useState } from "preact/hooks";
 import { job_of } from "./live.ts";
 import { type Fault, Act, Refused } from "./parts.tsx";
+import { JobText } from "./plan.tsx";
 import * as server from "./server.ts";
 import type { Drive, Job } from "./types.ts";
 import { t } from "./words.ts";
@@ -32,8 +33,8 @@ export function Light({ drive }: { drive: Drive }) {
         ))}
       </div>
       <Refused error={error} />
-      <p role="status" class={live?.state === "failed" ? "bad" : "soft"} lang="en">
-        {live && live.state !== "running" ? live.text : ""}
+      <p role="status" class={live?.state === "failed" ? "bad" : "soft"}>
+        {live?.state === "done" && live.action.action === "locate" ? t(live.action.on ? "light_is_on" : "light_is_off") : live && live.state !== "running" ? <JobText job={live} /> : ""}
       </p>
     </>
   );

@@ -6,7 +6,8 @@ import { bytes, duration, full_time, now, percent, progress, rate, time } from "
 import { awaiting, drives, drives_fault, here, in_s, jobs, login_needed, logins, refusal, silent_since, state } from "./live.ts";
 import type { components } from "./contract.d.ts";
 import { known } from "./server.ts";
-import type { Action, ArrayView, Drive, MemberView, Seat, Task } from "./types.ts";
+import { Said } from "./said.tsx";
+import type { Action, ArrayView, Drive, MemberView, Seat, Spoken, Task } from "./types.ts";
 import { type Key, language, t } from "./words.ts";
 
 const PATHS = {
@@ -243,7 +244,7 @@ export function Silence() {
               <Told text={t(silence_word(refusal.value))} />
             ) : (
               <>
-                <strong>{t(refusal.value.status === 403 ? "refused_reader" : refusal.value.status === 421 ? "refused_address" : "refused_other")}</strong> <span lang="en">{refusal.value.message}</span>
+                <strong>{t(refusal.value.status === 403 ? "refused_reader" : refusal.value.status === 421 ? "refused_address" : "refused_other")}</strong> <Said text={refusal.value.message} said={refusal.value.said} />
               </>
             )}
           </span>
@@ -292,12 +293,12 @@ export function Window({ title, onClose, children }: { title: string; onClose: (
 }
 
 /** A refusal of the server, or the lack of an answer: see `server.Refusal`. */
-export type Fault = { message: string; status: number; kind: string };
+export type Fault = { message: string; status: number; kind: string; said?: Spoken | null };
 
 const SILENCES: Record<string, Key> = { silent_order: "no_answer_now", no_access: "cockpit_no_access", no_daemon: "cockpit_no_daemon" };
 const silence_word = ({ kind }: { kind: string }) => SILENCES[kind] ?? "no_answer_read";
 
-/** What a refusal means, by its kind. The server's own sentence, which says why, is English. */
+/** What a refusal means, by its kind. The server's own sentence says why. */
 const REFUSALS: Record<string, Key> = {
   not_found: "refusal_not_found",
   invalid: "refusal_invalid",
@@ -322,7 +323,7 @@ export const Refused = ({ error }: { error: Fault | null }) =>
       ) : (
         <span>
           {refusal_word(error.kind)}
-          <span lang="en">{error.message}</span>
+          <Said text={error.message} said={error.said} />
         </span>
       )}
     </p>

@@ -5,7 +5,7 @@ import { type Home, drives_of, free_drive, home_of, is_large_enough, label, leas
 import { bytes, count, duration, now, percent, rate, time } from "./format.ts";
 import { array_of, drives, drives_fault, drops, here, inside, job_of, logins, look_at_drives, state } from "./live.ts";
 import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, may, useAwaited, useFocus, where_is } from "./parts.tsx";
-import { Said, worded } from "./said.tsx";
+import { Said, all_worded, worded } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer, PlanTime } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -490,8 +490,9 @@ const SAY_NO_MORE = new Set<Action["action"]>(["add", "replace", "fail", "remove
 export function JobText({ job }: { job: Job }) {
   const text = job_text(job);
   if (text === "") return null;
-  const ends = job.ends?.map(worded) ?? null;
-  if (ends !== null && ends.every((end) => end !== null)) return <>{ends.join("; ")}</>;
+  const ends = all_worded(job.ends);
+  if (ends !== null) return <>{ends}</>;
+  if (job.state === "running" && job.action.action === "scrub" && worded(job.said) !== null) return array_of(job.action.array)?.view?.paused ? <>{t("tasks_held", { array: job.action.array })}</> : null;
   if (job.state !== "failed" && worded(job.said) !== null && SAY_NO_MORE.has(job.action.action)) return null;
   return <span lang="en">{text}</span>;
 }

@@ -2,6 +2,7 @@
 import { drives } from "./live.ts";
 import { Act, Refused, useLoaded } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
+import { Said, all_worded } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Drive, SparePool } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -24,7 +25,7 @@ export function Pool() {
           <ul class="plain-list">
             {value.drives.map((drive) => (
               <li key={drive.path}>
-                <span class="path">{drive.path}</span> <span lang="en">{drive.state}</span>{" "}
+                <span class="path">{drive.path}</span> <Said text={drive.state} said={drive.said} />{" "}
                 <Act onClick={() => open_plan({ action: "spare_remove", drives: [drive.path] })}>
                   {t("act_spare_remove")}…<span class="hidden"> {drive.path}</span>
                 </Act>
@@ -38,7 +39,7 @@ export function Pool() {
                 {value.offers.map((offer) => (
                   <li key={offer.span ?? offer.array}>
                     <strong>{offer.span ?? offer.array}</strong>{" "}
-                    {offer.why_none ? <span lang="en">{offer.why_none}</span> : <span class="path">{offer.drives.join(", ")}</span>}
+                    {offer.why_none ? (all_worded(offer.said) ?? <span lang="en">{offer.why_none}</span>) : <span class="path">{offer.drives.join(", ")}</span>}
                   </li>
                 ))}
               </ul>

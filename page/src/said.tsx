@@ -1,7 +1,7 @@
 // The server's sentences in the reader's language. Each comes with a code and values; a code that this page does not know, and a cause that an
 // operating system or a drive gave, stand in the server's English.
-import { bytes, duration, listed } from "./format.ts";
-import { sweep_word } from "./parts.tsx";
+import { bytes, duration, listed, micros } from "./format.ts";
+import { role_word, sweep_word } from "./parts.tsx";
 import { alarms, parts, sentences } from "./sentences.ts";
 import type { Spoken } from "./types.ts";
 import { type Values, fill, language, t } from "./words.ts";
@@ -12,6 +12,10 @@ const part = (key: Part, values: Values = {}) => fill(parts[key][language.value 
 type Settings = Extract<Spoken, { code: "set-array" }>["values"]["settings"];
 type Bounds = Extract<Spoken, { code: "order-speed" }>["values"]["bounds"];
 type Wrong = Extract<Spoken, { code: "sweep-found-wrong" }>["values"]["wrong"];
+type Lacks = Extract<Spoken, { code: "waits-for-all" }>["values"]["lacks"];
+type Then = Extract<Spoken, { code: "alarm-came-degraded" }>["values"]["then"];
+type Slow = Extract<Spoken, { code: "alarm-slow-member" }>["values"]["slow"];
+type Findings = Extract<Spoken, { code: "alarm-drive-health" }>["values"]["findings"];
 type Peer = Extract<Spoken, { code: "ssd-beside" }>["values"]["peer"];
 
 const PEERS: Record<Peer, Part> = { ssd: "beside_ssd", hdd: "beside_hdd", file: "beside_file" };
@@ -61,8 +65,25 @@ function bounds_words(of: Bounds): string {
   ].join(", ");
 }
 
+/** All of these in the reader's language; null: one of them has no words here. */
+export function all_worded(said: readonly Spoken[] | null | undefined): string | null {
+  const words = said?.map(worded) ?? [];
+  return words.length > 0 && words.every((word) => word !== null) ? words.join("; ") : null;
+}
+
+/** A cause by its own sentence beside it, else in the server's words. */
+const caused = (text: string, { cause, ends }: Others) => worded(cause) ?? all_worded(ends) ?? text;
+
+function then_words({ losses_survived }: Then): string {
+  if (typeof losses_survived !== "number") return part("then_failed");
+  return losses_survived === 0 ? part("then_bare") : part("then_survives", { n: losses_survived });
+}
+
+/** The values beside one, which may hold the sentence of its text. */
+type Others = { cause?: Spoken | null; ends?: Spoken[] | null };
+
 /** Values of a kind of their own, by their names, which the server's declarations share. */
-const SPECIAL: Record<string, (value: never) => string> = {
+const SPECIAL: Record<string, (value: never, others: Others) => string> = {
   peer: (value: Peer) => part(PEERS[value]),
   sweep: (value: string) => sweep_word(value),
   settings: settings_words,
@@ -80,13 +101,27 @@ const SPECIAL: Record<string, (value: never) => string> = {
   wrong: (value: Wrong) => listed(value.map(({ drive, sectors }) => `${drive} (${sectors})`)),
   channels: (value: string[]) => (value.length === 0 ? part("no_channel") : part("by_channels", { names: value.join(", ") })),
   component: (value: string | null) => (value === null ? "" : ` (${value})`),
-  detail: (value: string | null) => (value === null ? "" : `: ${value}`),
+  detail: (value: string | null, others: Others) => (value === null ? "" : `: ${caused(value, others)}`),
+  reason: caused,
+  outcome: caused,
+  member_role: (value: string) => role_word(value),
+  sweep_kind: (value: string) => sweep_word(value),
+  in_kernel: (value: string | null) => (value === null ? "" : part("in_kernel", { name: value })),
+  asked: (value: string[]) => (value.length === 0 ? "" : part("asked", { names: value.join(", ") })),
+  task: (value: string) => sweep_word(value),
+  known: (value: string[]) => (value.length === 0 ? part("no_array_known") : listed(value)),
+  members: (value: string[]) => (value.length === 0 ? part("no_drive_used") : listed(value)),
+  lacks: (value: Lacks) => value.map(({ array, slots }) => part("lacks", { array, slots: slots.join(", "), n: slots.length })).join("; "),
+  lasting_s: (value: number) => duration(value, true),
+  then: then_words,
+  slow: ({ own_us, others_us, tail }: Slow) => part(tail ? "slow_sometimes" : "slow_usually", { own: micros(own_us), others: micros(others_us) }),
+  findings: (value: Findings) => value.map(({ sentence, said }) => worded(said) ?? sentence).join(" "),
   ms: (value: number) => (value < 1000 ? t("millis", { n: value }) : duration(value / 1000, true)),
 };
 
-function value_of(name: string, value: unknown): string | number {
-  const special = SPECIAL[name] as ((value: unknown) => string) | undefined;
-  if (special) return special(value);
+function value_of(name: string, value: unknown, others: Others): string | number {
+  const special = SPECIAL[name] as ((value: unknown, others: Others) => string) | undefined;
+  if (special) return special(value, others);
   if (Array.isArray(value)) return listed(value.map(String));
   if (typeof value === "number") return name.endsWith("_bytes") ? bytes(value) : value;
   return String(value);
@@ -97,7 +132,7 @@ export function worded(said: Spoken | null | undefined): string | null {
   // A newer server may know more codes.
   const words = said && language.value !== "en" && Object.hasOwn(sentences, said.code) ? sentences[said.code] : null;
   if (!words || !said) return null;
-  const values = Object.fromEntries(Object.entries(said.values).map(([name, value]) => [name, value_of(name, value)]));
+  const values = Object.fromEntries(Object.entries(said.values).map(([name, value]) => [name, value_of(name, value, said.values as Others)]));
   return fill(words[language.value === "ru" ? 1 : 0], values);
 }
 

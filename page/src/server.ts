@@ -1,7 +1,7 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
 import { effect, signal } from "@preact/signals";
 import { type Answer, Closed, type Source, way } from "./way.ts";
-import type { About, Action, Alarm, AlarmSettings, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, State, SweepPrice, Who } from "./types.ts";
+import type { About, Action, Alarm, AlarmSettings, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, Spoken, State, SweepPrice, Who } from "./types.ts";
 
 const BASE = "/api/v1";
 /** A request without an answer for so long is given up. */
@@ -19,10 +19,13 @@ const QUESTIONS = ["/plans", "/config/check", "/forecast", "/session"];
 export class Refusal extends Error {
   readonly status: number;
   readonly kind: string;
-  constructor(status: number, kind: string, message: string) {
+  /** The message by its code and values, if it has them. */
+  readonly said: Spoken | null;
+  constructor(status: number, kind: string, message: string, said: Spoken | null = null) {
     super(message);
     this.status = status;
     this.kind = kind;
+    this.said = said;
   }
 }
 
@@ -64,9 +67,9 @@ async function ask_once<T>(method: string, path: string, body: unknown, patience
   const { text } = answer;
   const parsed = parse(text);
   if (answer.status >= 200 && answer.status < 300) return parsed as T;
-  const error = (parsed as { error?: { kind?: string; message?: string } } | null)?.error;
+  const error = (parsed as { error?: { kind?: string; message?: string; said?: Spoken } } | null)?.error;
   if (answer.status === 401) who.value = null;
-  throw new Refusal(answer.status, error?.kind ?? "failed", error?.message ?? (text.slice(0, 300) || `status ${answer.status}`));
+  throw new Refusal(answer.status, error?.kind ?? "failed", error?.message ?? (text.slice(0, 300) || `status ${answer.status}`), error?.said);
 }
 
 function parse(text: string): unknown {

@@ -8,7 +8,7 @@ import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
 import type { AlarmSettings, ConfigVerdict, Outcome, RoutineSettings } from "./types.ts";
 import { is_cockpit } from "./way.ts";
-import { alarm_word } from "./said.tsx";
+import { Said, alarm_word, worded } from "./said.tsx";
 import { type Key, LANGUAGES, type Language, chosen, language, remember, t } from "./words.ts";
 
 export function Alarms() {
@@ -44,8 +44,8 @@ export function Alarms() {
           <ul class="plain-list">
             {standing.map((alarm) => (
               <li key={alarm.event + alarm.array + alarm.component}>
-                <Sign name="warning" /> <strong>{alarm.array}</strong> {language.value !== "en" && typeof alarm.event === "string" && `${alarm_word(alarm.event)}: `}
-                <span lang="en">{alarm.text}</span>{" "}
+                <Sign name="warning" /> <strong>{alarm.array}</strong> {worded(alarm.said) === null && language.value !== "en" && typeof alarm.event === "string" && `${alarm_word(alarm.event)}: `}
+                <Said text={alarm.text} said={alarm.said} />{" "}
                 <small class="soft">
                   <Ago ms={alarm.since_s * 1000} />
                 </small>
@@ -306,9 +306,7 @@ function Schedules() {
                   </th>
                   <td data-label={t("last_time")}>{one.last_s ? time(here(one.last_s * 1000)) : t("not_yet")}</td>
                   <td data-label={t("next_time")}>{one.next_s ? (here(one.next_s * 1000) < now.value ? t("due") : time(here(one.next_s * 1000))) : "–"}</td>
-                  <td data-label={t("outcome")} lang="en">
-                    {one.outcome ?? "–"}
-                  </td>
+                  <td data-label={t("outcome")}>{one.outcome ? <Said text={one.outcome} said={one.said} /> : "–"}</td>
                 </tr>
               ))}
             </tbody>

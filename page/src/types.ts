@@ -18,7 +18,7 @@ export type Drive = Schemas["DrivePage"];
 export type DriveHealth = Schemas["DriveHealth"];
 export type Event = Schemas["EventView"];
 /** A sentence of the server: its code, and the values in it. */
-export type Spoken = Schemas["PlanSentence"] | Schemas["HealthSentence"] | Schemas["EventSentence"] | Schemas["OrderSentence"];
+export type Spoken = Schemas["PlanSentence"] | Schemas["HealthSentence"] | Schemas["EventSentence"] | Schemas["OrderSentence"] | Schemas["AlarmSentence"];
 export type EventPage = Schemas["EventPage"];
 export type Job = Schemas["Job"];
 export type Login = { token: string } | { user: string; password: string };

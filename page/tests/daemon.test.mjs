@@ -127,7 +127,7 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
  */
 function english() {
   const { schemas } = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")).components;
-  const sentences = ["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence"].flatMap((name) => schemas[name].oneOf.map(({ description }) => description));
+  const sentences = ["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence", "ErrorSentence", "AlarmSentence"].flatMap((name) => schemas[name].oneOf.map(({ description }) => description));
   assert.ok(sentences.length > 100, `${sentences.length} sentences`);
   const fixed = sentences.flatMap((sentence) => sentence.split(/\{\w+\}/)).map((part) => part.replace(/^[^A-Za-z]+|[^A-Za-z]+$/g, ""));
   return [...new Set(fixed)].filter((part) => part.length > 6 && /[a-z] [a-z]/.test(part));
@@ -165,6 +165,10 @@ test("the bad day in German: no sentence of the server is English, in the plans,
     machine.lose(drives[1]);
     await headline(page, "Verbund tank hat ein Laufwerk verloren. Alle Daten sind da, aber ein weiterer Ausfall kostet sie.");
     await look("the first screen", page.locator("main"));
+    await page.getByRole("link", { name: "Alarme" }).click();
+    await page.locator(".plain-list li", { hasText: "drive-1.img" }).first().waitFor();
+    await look("the alarms", page.locator("main"));
+    await page.getByRole("link", { name: "Jetzt" }).click();
     await press(page, "new.img hinzufügen: Plan zeigen");
     await window.locator(".lead").waitFor();
     await look("the plan of the new drive", window);

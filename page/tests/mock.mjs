@@ -90,6 +90,46 @@ export const SCENES = {
     Object.assign(scene.arrays[0].view, { level: "5", losses_survived: 0 });
     return scene;
   },
+  /** A drive is lost, another slow, an array waits, a job has failed: all in the server's sentences. */
+  told: () => {
+    const scene = SCENES.degraded();
+    const [{ view }] = scene.arrays;
+    const since_s = Math.floor(Date.now() / 1000) - 17 * 60;
+    const alarm = (event, component, text, code, values) => ({ event, array: "tank", component, text, since_s, said: { code, values: { array: "tank", ...values } } });
+    const detail = "write of 128 KiB at sector 2097152 failed: I/O error";
+    const then = { text: "DEGRADED: slot 3 missing", losses_survived: 1 };
+    const slow = { path: "/dev/nvme2n1", own_us: 900, others_us: 82, tail: false };
+    const findings = [{ verdict: "watch", sentence: "3 media errors", said: { code: "media-errors", values: { count: 3 } } }, { verdict: "watch", sentence: "a finding without a code", said: null }];
+    scene.alarms = [
+      alarm("Fail", "/dev/nvme3n1", `member /dev/nvme3n1 of array "tank" was dropped: ${detail}; the array now: ${then.text}`, "alarm-member-dropped", { drive: "/dev/nvme3n1", detail, then }),
+      alarm("SlowMember", "/dev/nvme2n1", 'member /dev/nvme2n1 of array "tank" takes 900 µs, while the others take 82 µs; it slows all of them', "alarm-slow-member", { drive: "/dev/nvme2n1", slow }),
+      alarm("DriveWatch", "/dev/nvme1n1", 'drive /dev/nvme1n1 of array "tank": 3 media errors', "alarm-drive-health", { drive: "/dev/nvme1n1", findings }),
+      alarm("Fail", "0000:3a:00.0", "members on one link were lost", "alarm-of-tomorrow", {}),
+    ];
+    const waits = { code: "waits-then-starts", values: { lacks: [{ array: "lake", slots: [1, 4] }], array: "lake" } };
+    const text = '"lake" lacks the drives of slots 1, 4: the array waits for them, then starts without them (`stria start lake` starts it now)';
+    scene.arrays.push({ ...entry(SCENES.many().arrays[1].view), view: null, state: "waiting", obstacle: "drives", text, said: waits });
+    const [, slow_alarm] = scene.alarms;
+    scene.matters.push(
+      matter("lake", "not_served", "critical", { reason: text, said: waits, remedies: [{ action: "start", array: "lake", force: false }] }),
+      matter("tank", "SlowMember", "warning", { drives: ["/dev/nvme2n1"], reason: slow_alarm.text, said: slow_alarm.said }),
+    );
+    const ends = [{ code: "rebuild-gave-up", values: {} }];
+    const title = { code: "add-drive", values: { drive: "/dev/nvme12n1", array: "tank" } };
+    const outcome = "the rebuild has ended before it was complete, and does not go on by itself; `stria explain` says what to do";
+    scene.jobs = [{ id: 7, action: { action: "add", array: "tank", drive: "/dev/nvme12n1", span: null }, title: "add /dev/nvme12n1", said: title, by: "root (user 0)", state: "failed", text: outcome, ends, task: null, started_ms: Date.now() - 900_000, ended_ms: Date.now() - 60_000 }];
+    const said = (sequence, kind, text, code, values) => event(sequence, 60_000 - sequence, "tank", kind, text, { said: { code, values } });
+    scene.events.push(
+      said(2, "alarm", `SlowMember on array tank (/dev/nvme2n1) (by mail): ${slow_alarm.text}`, "alarm-raised", { alarm: "SlowMember", array: "tank", component: "/dev/nvme2n1", channels: ["mail"], detail: slow_alarm.text, cause: slow_alarm.said }),
+      said(3, "job", `job 7 of root (user 0): add /dev/nvme12n1 failed: ${outcome}`, "job-failed", { job: 7, by: "root (user 0)", title, outcome, ends }),
+      said(4, "ordered", 'root (user 0) ordered: scrub of array "tank"; refused: no scrub runs on "tank"', "order-refused", { by: "root (user 0)", order: { code: "order-scrub-end", values: { of: "tank" } }, reason: 'no scrub runs on "tank"', cause: { code: "no-scrub-runs", values: { array: "tank" } } }),
+      // As an earlier version stored it.
+      said(5, "ordered", 'root (user 0) ordered: scrub of array "pool"; refused: so', "order-refused", { by: "root (user 0)", order: { code: "order-scrub", values: { of: "pool" } }, reason: "as it was", cause: null }),
+    );
+    scene.refuse = (method, path) => (method === "POST" && path === "/api/v1/plans" ? { status: 409, kind: "refused", message: "/dev/nvme12n1 is in the pool of spares: take it out of the pool first", said: { code: "drive-in-pool", values: { drive: "/dev/nvme12n1" } } } : null);
+    view.losses_survived = 1;
+    return scene;
+  },
   /** RAID 6 has lost two drives. */
   two: () => {
     const scene = SCENES.degraded();
@@ -176,7 +216,7 @@ export const SCENES = {
     const scene = SCENES.well();
     const path = "/dev/disk/by-id/nvme-SAMSUNG_MZQL23T8HCLS-00A07_S64HNE0T599999";
     scene.drives.find((drive) => drive.path === "/dev/nvme12n1").pool = true;
-    scene.spares = { kind: "same", enclosure: "prefer", drives: [{ path, free: true, state: "free", size_bytes: SIZE, enclosure: "SuperMicro JBOF 1" }, { path: "/dev/sdz", free: false, state: "taken by \"pool\"", size_bytes: null, enclosure: null }], offers: [{ array: "tank", span: null, drives: [path], why_none: null }, { array: "pool", span: null, drives: [], why_none: "/dev/sdz is another kind of drive" }] };
+    scene.spares = { kind: "same", enclosure: "prefer", drives: [{ path, free: true, state: "free", said: { code: "pool-drive-free", values: {} }, size_bytes: SIZE, enclosure: "SuperMicro JBOF 1" }, { path: "/dev/sdz", free: false, state: "taken by \"pool\"", said: { code: "pool-drive-taken", values: { array: "pool" } }, size_bytes: null, enclosure: null }], offers: [{ array: "tank", span: null, drives: [path], why_none: null }, { array: "pool", span: null, drives: [], why_none: "/dev/sdz is another kind of drive", said: [{ code: "other-kind", values: { drive: "/dev/sdz" } }] }] };
     const array = (name, more) => ({ name, host: "elsewhere", from_here: false, uuid: `11aa22bb:33cc44dd:55ee66ff:${name.padEnd(8, "0")}`, level: "5", starts: true, clash: false, state: "can be imported", drives: ["/dev/sdd", "/dev/sde", "/dev/sdf"], ...more });
     scene.foreign = { arrays: [array("archive"), array("tank", { clash: true, state: "can be imported, under another name (--name): there is another array of this name" }), array("broken", { host: null, starts: false, state: "2 of 3 members are missing, RAID 5 survives 1" })], firmware: [{ path: "/dev/sdg", reason: "a member of an Intel RAID (IMSM)", remedy: "Stria does not serve it" }] };
     return scene;
@@ -243,7 +283,7 @@ export async function mock(scene_name, port = 0) {
     "POST /api/v1/alarms/test": () => [{ channel: "mail to storage@example.org", error: null }, { channel: "webhook", error: "connection refused" }],
     "GET /api/v1/alarms/settings": () => scene.channels ?? { mail: scene.told_by?.length === 0 ? [] : ["storage@example.org"], webhook: "", tag: "as read" },
     "PUT /api/v1/alarms/settings": (body) => ((scene.channels = body), { message: "the configuration is read anew" }),
-    "GET /api/v1/routine": () => scene.routine_list ?? scene.arrays.map(({ name }) => ({ what: "scrub", of: name, schedule: "Sun *-*-1..7 01:00", running: false, interrupted: false, last_s: Math.floor(Date.now() / 1000) - 9 * 86400, next_s: Math.floor(Date.now() / 1000) + 12 * 86400, outcome: "no mismatch" })),
+    "GET /api/v1/routine": () => scene.routine_list ?? scene.arrays.map(({ name }) => ({ what: "scrub", of: name, schedule: "Sun *-*-1..7 01:00", running: false, interrupted: false, last_s: Math.floor(Date.now() / 1000) - 9 * 86400, next_s: Math.floor(Date.now() / 1000) + 12 * 86400, outcome: "no mismatch", said: { code: "scrub-is-clean", values: {} } })),
     "GET /api/v1/routine/settings": () => scene.routine ?? { scrub: "Sun *-*-1..7 01:00", scrubs: { [scene.arrays[0]?.name ?? "tank"]: "Sat *-*-* 02:00" }, self_test: "weekly", long_self_test: "never", hours: "22:00-06:00", tag: "as read" },
     "PUT /api/v1/routine/settings": (body) => ((scene.routine = body), { message: "the configuration is read anew" }),
     "GET /api/v1/reports": () => ({ folder: "/var/lib/stria/reports", files: [{ name: "lab-tank.html", changed_ms: Date.now() - DAY }, { name: "plan.html", changed_ms: Date.now() - 2 * DAY }] }),
@@ -266,7 +306,7 @@ export async function mock(scene_name, port = 0) {
       // A scene with `refuse` says no, by request.
       const no = scene.refuse?.(request.method, path, request.headers);
       if (no) await no.wait;
-      if (no) return response.writeHead(no.status, { "content-type": "application/json" }).end(JSON.stringify({ error: { kind: no.kind ?? "forbidden", message: no.message } }));
+      if (no) return response.writeHead(no.status, { "content-type": "application/json" }).end(JSON.stringify({ error: { kind: no.kind ?? "forbidden", message: no.message, said: no.said } }));
       // A scene with `accounts` knows nobody until its account logs in.
       if (scene.accounts && path.startsWith("/api/")) {
         const answer = (status, body) => response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));

@@ -342,6 +342,7 @@ mod tests {
             array: "tank".into(),
             component: Some("/dev/sdc".into()),
             text: "member /dev/sdc failed".into(),
+            said: None,
         };
         Message { phase, cause, since: SystemTime::now() }
     }

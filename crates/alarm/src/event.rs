@@ -140,9 +140,10 @@ impl Event {
     }
 }
 
-/// A condition that may last.
+/// A condition that may last. `S`: the sentences that its user has for programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Condition {
+#[serde(bound = "")]
+pub struct Condition<S = ()> {
     /// The event by which it is reported.
     pub event: Event,
     /// The array.
@@ -151,9 +152,12 @@ pub struct Condition {
     pub component: Option<String>,
     /// The fault, its meaning, and the remedy.
     pub text: String,
+    /// The sentence of the text; `None`: it has text alone.
+    #[serde(skip)]
+    pub said: Option<S>,
 }
 
-impl Condition {
+impl<S> Condition<S> {
     /// True if it is the same cause; the words may differ.
     pub(crate) fn is_same_cause(&self, other: &Self) -> bool {
         self.event == other.event && self.array == other.array && self.component == other.component
@@ -174,19 +178,28 @@ pub enum Phase {
 
 /// The event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Message {
+#[serde(bound = "")]
+pub struct Message<S = ()> {
     /// The part of the cause's life.
     pub phase: Phase,
     /// The cause.
-    pub cause: Condition,
+    pub cause: Condition<S>,
     /// When the cause was first seen.
     pub since: SystemTime,
 }
 
-impl Message {
+impl<S> Message<S> {
     /// About something that happened once.
-    pub fn once(cause: Condition) -> Self {
+    pub fn once(cause: Condition<S>) -> Self {
         Self { phase: Phase::Raised, cause, since: SystemTime::now() }
+    }
+
+    /// The same as text alone, which is what channels take.
+    pub(crate) fn in_text(&self) -> Message {
+        let Condition { event, array, component, text, said: _ } = &self.cause;
+        let cause =
+            Condition { event: *event, array: array.clone(), component: component.clone(), text: text.clone(), said: None };
+        Message { phase: self.phase, cause, since: self.since }
     }
 
     /// The event's name for programs. The end of a cause is an event of its own.

@@ -85,7 +85,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("socket");
         let listener = UnixDatagram::bind(&path).expect("a socket");
-        let cause = Condition { event: Event::Fail, array: "tank".into(), component: None, text: "two\nlines".into() };
+        let cause =
+            Condition { event: Event::Fail, array: "tank".into(), component: None, text: "two\nlines".into(), said: None };
         Journal::at(&path).send(&Message::once(cause)).expect("it listens");
         let mut bytes = [0; 4096];
         let length = listener.recv(&mut bytes).expect("a datagram");

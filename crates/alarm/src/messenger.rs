@@ -70,10 +70,11 @@ impl Messenger {
     }
 
     /// Sends a message on every channel that it is for, without waiting for that.
-    pub fn send(&self, message: &Message) {
+    pub fn send<S>(&self, message: &Message<S>) {
+        let message = message.in_text();
         for line in &self.lines {
             if message.is_for_people() || !line.channel.is_for_people() {
-                line.send(message);
+                line.send(&message);
             }
         }
     }
@@ -188,7 +189,8 @@ mod tests {
         let config = AlarmConfig { program: Some(program), journal: crate::JournalConfig::Off, ..AlarmConfig::default() };
         let messenger = Arc::new(Messenger::start(&config).expect("a channel"));
         let still_used = Arc::clone(&messenger);
-        let cause = Condition { event: Event::Fail, array: "tank".into(), component: None, text: String::new() };
+        let cause: Condition =
+            Condition { event: Event::Fail, array: "tank".into(), component: None, text: String::new(), said: None };
         (0..2).for_each(|_| messenger.send(&Message::once(cause.clone())));
         messenger.finish();
         assert_eq!(std::fs::read_to_string(&output).expect("they were sent"), "Fail\nFail\n");

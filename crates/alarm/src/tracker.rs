@@ -17,8 +17,8 @@ const CLEAR_AFTER: Duration = Duration::from_secs(5);
 const FLAPS_WITHIN: Duration = Duration::from_secs(3600);
 
 #[derive(Clone)]
-struct Standing {
-    cause: Condition,
+struct Standing<S> {
+    cause: Condition<S>,
     since: SystemTime,
     notified: Instant,
     absent_since: Option<Instant>,
@@ -27,8 +27,8 @@ struct Standing {
     begun_at: Instant,
 }
 
-impl Standing {
-    fn new(cause: &Condition, now: Instant) -> Self {
+impl<S: Clone> Standing<S> {
+    fn new(cause: &Condition<S>, now: Instant) -> Self {
         let since = SystemTime::now();
         Self { cause: cause.clone(), since, notified: now, absent_since: None, begun: 1, begun_at: now }
     }
@@ -56,27 +56,28 @@ impl Standing {
         self.absent_since.is_some_and(|since| now.duration_since(since) >= after)
     }
 
-    fn message(&self, phase: Phase) -> Message {
+    fn message(&self, phase: Phase) -> Message<S> {
         let mut cause = self.cause.clone();
         if self.flaps() {
             let since = humantime::format_rfc3339_seconds(self.since);
             cause.text = format!("{}; it comes and goes: {} times since {since}", cause.text, self.begun);
+            cause.said = None;
         }
         Message { phase, cause, since: self.since }
     }
 }
 
 /// The causes that stand.
-pub struct Tracker {
+pub struct Tracker<S = ()> {
     repeat_after: Duration,
-    standing: Vec<Standing>,
+    standing: Vec<Standing<S>>,
     /// Causes that were over lately, each with its end.
-    ended: Vec<(Standing, Instant)>,
+    ended: Vec<(Standing<S>, Instant)>,
     /// Causes that have begun anew and whose message is due.
-    renewed: Vec<Condition>,
+    renewed: Vec<Condition<S>>,
 }
 
-impl Tracker {
+impl<S: Clone> Tracker<S> {
     /// `repeat_after`: the time between two messages about a lasting cause; zero: there is only the first.
     pub fn new(repeat_after: Duration) -> Self {
         Self { repeat_after, standing: Vec::new(), ended: Vec::new(), renewed: Vec::new() }
@@ -84,7 +85,12 @@ impl Tracker {
 
     /// Takes all present causes. Returns the messages to send. `is_unknown`: whether the cause lasts is unknown, so it neither
     /// ends nor is repeated.
-    pub fn update(&mut self, now: Instant, conditions: &[Condition], is_unknown: impl Fn(&Condition) -> bool) -> Vec<Message> {
+    pub fn update(
+        &mut self,
+        now: Instant,
+        conditions: &[Condition<S>],
+        is_unknown: impl Fn(&Condition<S>) -> bool,
+    ) -> Vec<Message<S>> {
         let mut messages = Vec::new();
         let renewed = std::mem::take(&mut self.renewed);
         for standing in &mut self.standing {
@@ -98,6 +104,7 @@ impl Tracker {
                 continue;
             };
             standing.cause.text.clone_from(&current.text);
+            standing.cause.said.clone_from(&current.said);
             let absent_since = standing.absent_since.take();
             // It would have been over, but flaps.
             if absent_since.is_some_and(|since| now.duration_since(since) >= CLEAR_AFTER) {
@@ -137,7 +144,7 @@ impl Tracker {
 
     /// Notes that a cause has begun anew, so that the next update reports it, unless it flaps. Sends no message of its end, as it
     /// is not over.
-    pub fn renew(&mut self, now: Instant, cause: &Condition) {
+    pub fn renew(&mut self, now: Instant, cause: &Condition<S>) {
         let Some(standing) = self.standing.iter_mut().find(|standing| standing.cause.is_same_cause(cause)) else { return };
         standing.absent_since = None;
         let last = standing.begun_at;
@@ -158,12 +165,12 @@ impl Tracker {
     }
 
     /// A message about each cause that lasts.
-    pub fn repetitions(&self) -> impl Iterator<Item = Message> {
+    pub fn repetitions(&self) -> impl Iterator<Item = Message<S>> {
         self.standing.iter().map(|standing| standing.message(Phase::Repeated))
     }
 
     /// The lasting causes, each with the time at which it was first seen.
-    pub fn standing(&self) -> impl Iterator<Item = (&Condition, SystemTime)> {
+    pub fn standing(&self) -> impl Iterator<Item = (&Condition<S>, SystemTime)> {
         self.standing.iter().map(|standing| (&standing.cause, standing.since))
     }
 }
@@ -176,7 +183,7 @@ mod tests {
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
     fn fail(component: &str, text: &str) -> Condition {
-        Condition { event: Event::Fail, array: "tank".into(), component: Some(component.into()), text: text.into() }
+        Condition { event: Event::Fail, array: "tank".into(), component: Some(component.into()), text: text.into(), said: None }
     }
 
     /// The messages at these seconds, if these causes are present.
@@ -250,6 +257,25 @@ mod tests {
         assert_eq!(words[..3], [first, over, again], "{told:?}");
         assert_eq!(words[3..], [(day + 120, Phase::Repeated, true), (end - 60 + 3600, Phase::Cleared, true)], "{told:?}");
         assert!(told[2].2.contains(": 2 times since ") && told[3].2.contains(": 722 times since "), "{told:?}");
+    }
+
+    /// Its user words the text by its sentence, which says nothing of how often the cause has begun.
+    #[test]
+    fn a_message_has_the_sentence_of_its_text_unless_more_is_said() {
+        let (mut tracker, start) = (Tracker::new(DAY), Instant::now());
+        let said = |number: u8| Condition { said: Some(number), text: number.to_string(), ..without() };
+        fn without() -> Condition<u8> {
+            Condition { event: Event::Fail, array: "tank".into(), component: None, text: String::new(), said: None }
+        }
+        let mut at = |second: u64, conditions: &[Condition<u8>]| {
+            let messages = tracker.update(start + Duration::from_secs(second), conditions, |_| false);
+            messages.into_iter().map(|message| (message.cause.text, message.cause.said)).collect::<Vec<_>>()
+        };
+        assert_eq!(at(0, &[said(1)]), [("1".into(), Some(1))]);
+        assert_eq!((at(1, &[said(2)]), at(2, &[])), (vec![], vec![]));
+        assert_eq!(at(7, &[]), [("2".into(), Some(2))], "the last words");
+        let again = at(8, &[said(3)]);
+        assert!(again.len() == 1 && again[0].0.contains("comes and goes") && again[0].1.is_none(), "{again:?}");
     }
 
     #[test]

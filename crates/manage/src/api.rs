@@ -31,7 +31,8 @@
 //!
 //! `{name}` is an array's name without its host. Every refusal is an [`ApiError`] under the key `error`.
 
-use crate::event_words::EventSentence;
+use crate::error_words::{ErrorSentence, Words};
+use crate::event_words::{EventSentence, ServiceSentence};
 pub use crate::settings::SettingsRequest;
 use crate::settings::WriteMode;
 use schemars::JsonSchema;
@@ -63,6 +64,9 @@ pub struct AdoptedView {
     pub state: AdoptedState,
     /// The reason in words.
     pub text: String,
+    /// The same for programs; absent: it has text alone, or another version sent it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub said: Option<ErrorSentence>,
     /// The kind of reason, of an array that waits or is refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub obstacle: Option<Obstacle>,
@@ -358,6 +362,9 @@ pub struct RoutineView {
     pub next_s: Option<u64>,
     /// The outcome of the last one.
     pub outcome: Option<String>,
+    /// The same for programs; absent: it has text alone, or another version sent it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub said: Option<ServiceSentence>,
 }
 
 /// One member.
@@ -604,6 +611,9 @@ pub struct LeftAloneView {
     pub path: String,
     /// Why, and what to do.
     pub text: String,
+    /// The same for programs; absent: it has text alone, or another version sent it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub said: Option<ErrorSentence>,
 }
 
 /// See the table above.
@@ -738,6 +748,9 @@ pub struct ApiError {
     pub kind: ApiErrorKind,
     /// What a person reads.
     pub message: String,
+    /// The same for programs; absent: it has text alone, or another version sent it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub said: Option<Box<ErrorSentence>>,
 }
 
 /// Kinds of [`ApiError`].
@@ -775,8 +788,14 @@ pub struct ErrorBody {
 
 impl ApiError {
     /// A refusal of this kind.
-    pub fn new(kind: ApiErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into() }
+    pub fn new(kind: ApiErrorKind, message: impl Into<Words>) -> Self {
+        let Words { text, said } = message.into();
+        Self { kind, message: text, said: said.map(Box::new) }
+    }
+
+    /// Its words.
+    pub fn words(&self) -> Words {
+        Words { text: self.message.clone(), said: self.said.as_deref().cloned() }
     }
 }
 
@@ -800,7 +819,7 @@ impl From<HostError> for ApiError {
             | HostError::Io(_)
             | HostError::Lane(_) => ApiErrorKind::Failed,
         };
-        Self::new(kind, error.to_string())
+        Self::new(kind, error)
     }
 }
 

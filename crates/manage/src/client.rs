@@ -172,7 +172,7 @@ impl Client {
             return serde_json::from_slice(&bytes).map_err(|error| failed(&error));
         }
         let error = serde_json::from_slice(&bytes).map(|body: ErrorBody| body.error);
-        Err(error.unwrap_or_else(|_| ApiError::new(ApiErrorKind::Failed, String::from_utf8_lossy(&bytes))).into())
+        Err(error.unwrap_or_else(|_| ApiError::new(ApiErrorKind::Failed, String::from_utf8_lossy(&bytes).into_owned())).into())
     }
 }
 
@@ -295,7 +295,7 @@ fn find_among(
             Err(Failure::Failed(what))
         }
         1 => Ok(found.remove(0)),
-        0 => Err(Failure::Failed(no_array_served(name, &known))),
+        0 => Err(Failure::failed(no_array_served(name, &known))),
         _ => {
             let sockets: Vec<String> = found.iter().map(|(client, _)| client.socket.display().to_string()).collect();
             Err(Failure::Failed(format!("several arrays \"{name}\" are served ({}): choose with --socket", sockets.join(", "))))

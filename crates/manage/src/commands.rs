@@ -129,7 +129,7 @@ fn pause(named: &cli::Named, rest: &str, json: bool) -> Result<(), Failure> {
 /// Refuses a change of members before anything is asked.
 fn refuse_read_only(array: &ArrayView) -> Result<(), Failure> {
     match array.condition.read_only {
-        true => Err(Failure::Failed(view::is_read_only(&array.identity.name))),
+        true => Err(Failure::failed(view::is_read_only(&array.identity.name))),
         false => Ok(()),
     }
 }

@@ -1,5 +1,7 @@
 //! The sentences of events: those of arrays and drives, and those of the service itself.
 
+use crate::alarm_words::AlarmSentence;
+use crate::error_words::{Cause, Detail, ErrorSentence, Lacks};
 use crate::order_sentence::OrderSentence;
 use crate::plan_words::PlanSentence;
 use schemars::JsonSchema;
@@ -16,6 +18,8 @@ pub enum EventSentence {
     Host(HostSentence),
     /// Of the service.
     Service(ServiceSentence),
+    /// A refusal or a failure.
+    Error(ErrorSentence),
 }
 
 impl fmt::Display for EventSentence {
@@ -23,6 +27,7 @@ impl fmt::Display for EventSentence {
         match self {
             Self::Host(said) => said.fmt(f),
             Self::Service(said) => said.fmt(f),
+            Self::Error(said) => said.fmt(f),
         }
     }
 }
@@ -30,6 +35,12 @@ impl fmt::Display for EventSentence {
 impl From<ServiceSentence> for EventSentence {
     fn from(said: ServiceSentence) -> Self {
         Self::Service(said)
+    }
+}
+
+impl From<ErrorSentence> for EventSentence {
+    fn from(said: ErrorSentence) -> Self {
+        Self::Error(said)
     }
 }
 
@@ -58,14 +69,39 @@ impl fmt::Display for Component {
     }
 }
 
-/// What no other event has said yet, after a colon; null: nothing.
+/// The function of the kernel in which a lane waits; null: it is not known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
-pub struct Detail(pub Option<String>);
+pub struct InKernel(pub Option<String>);
 
-impl fmt::Display for Detail {
+impl fmt::Display for InKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|detail| write!(f, ": {detail}"))
+        self.0.iter().try_for_each(|function| write!(f, ", in the kernel ({function})"))
+    }
+}
+
+/// Drives that had requests to answer.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Asked(pub Vec<String>);
+
+impl fmt::Display for Asked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0[..] {
+            [] => Ok(()),
+            drives => write!(f, "; these drives had requests to answer: {}", drives.join(", ")),
+        }
+    }
+}
+
+/// The sentences of an outcome whose text stands before them; null: it has text alone. They add nothing to the English.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Ends(pub Option<Vec<EventSentence>>);
+
+impl fmt::Display for Ends {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
     }
 }
 
@@ -76,26 +112,28 @@ sentences! {
         ArrayStops { array: String } => "array \"{array}\" stops",
         ArrayStoppedClean { array: String } => "array \"{array}\" has stopped: clean",
         ArrayStopped { array: String, state: String } => "array \"{array}\" has stopped: {state}",
-        ArrayStoppedUnclean { array: String, reason: String } => "array \"{array}\" did not stop cleanly: {reason}",
-        ArrayDoesNotStart { array: String, reason: String } => "array \"{array}\" does not start: {reason}",
+        ArrayStoppedUnclean { array: String, reason: String, cause: Cause<ErrorSentence> } => "array \"{array}\" did not stop cleanly: {reason}{cause}",
+        ArrayDoesNotStart { array: String, reason: String, cause: Cause<ErrorSentence> } => "array \"{array}\" does not start: {reason}{cause}",
+        LaneSilent { lane: String, array: String, seconds: u64, in_kernel: InKernel, asked: Asked } => "lane {lane} of array \"{array}\" has stood still for {seconds} s{in_kernel}{asked}; requests that need it wait",
+        ArrayStartsWithout { lacks: Lacks } => "{lacks}; the array starts without the missing drives, because none came in time",
         ArrayAnswersAgain { array: String } => "array \"{array}\" answers again",
         SweepsPaused { array: String } => "sweeps of \"{array}\" are paused",
         SweepsResumed { array: String } => "sweeps of \"{array}\" are resumed",
         PoolSpareTaken { array: String, drive: String, result: String } => "\"{array}\" takes {drive} from the pool of spares: {result}",
-        NoPoolSpareSuits { array: String, reason: String } => "\"{array}\" lacks a member, and no spare of the pool suits: {reason}",
-        AlarmRaised { alarm: String, array: String, component: Component, channels: Channels, detail: Detail } => "{alarm} on array {array}{component} ({channels}){detail}",
-        AlarmRepeated { alarm: String, array: String, component: Component, channels: Channels, detail: Detail } => "still: {alarm} on array {array}{component} ({channels}){detail}",
-        AlarmOver { alarm: String, array: String, component: Component, channels: Channels, detail: Detail } => "over: {alarm} on array {array}{component} ({channels}){detail}",
+        NoPoolSpareSuits { array: String, reason: String, ends: Ends } => "\"{array}\" lacks a member, and no spare of the pool suits: {reason}{ends}",
+        AlarmRaised { alarm: String, array: String, component: Component, channels: Channels, detail: Detail, cause: Cause<AlarmSentence> } => "{alarm} on array {array}{component} ({channels}){detail}{cause}",
+        AlarmRepeated { alarm: String, array: String, component: Component, channels: Channels, detail: Detail, cause: Cause<AlarmSentence> } => "still: {alarm} on array {array}{component} ({channels}){detail}{cause}",
+        AlarmOver { alarm: String, array: String, component: Component, channels: Channels, detail: Detail, cause: Cause<AlarmSentence> } => "over: {alarm} on array {array}{component} ({channels}){detail}{cause}",
         OrderDone { by: String, order: OrderSentence } => "{by} ordered: {order}; done",
         OrderFailed { by: String, order: OrderSentence, status: u16 } => "{by} ordered: {order}; refused or failed (status {status})",
         OrderTaken { by: String, order: OrderSentence } => "{by} ordered: {order}; taken",
-        OrderRefused { by: String, order: OrderSentence, reason: String } => "{by} ordered: {order}; refused: {reason}",
-        OrderRefusedLast { by: String, order: OrderSentence, reason: String } => "{by} ordered: {order}; refused, and further refusals within the minute are not recorded: {reason}",
-        OrderForbidden { by: String, order: OrderSentence, reason: String } => "{by} was refused: {order}; {reason}",
+        OrderRefused { by: String, order: OrderSentence, reason: String, cause: Cause<ErrorSentence> } => "{by} ordered: {order}; refused: {reason}{cause}",
+        OrderRefusedLast { by: String, order: OrderSentence, reason: String, cause: Cause<ErrorSentence> } => "{by} ordered: {order}; refused, and further refusals within the minute are not recorded: {reason}{cause}",
+        OrderForbidden { by: String, order: OrderSentence, reason: String, cause: Cause<ErrorSentence> } => "{by} was refused: {order}; {reason}{cause}",
         JobOrdered { by: String, job: u64, title: PlanSentence, action: String } => "{by} ordered job {job}, {title}: {action}",
         JobDone { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} done: {outcome}",
-        JobCancelled { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} cancelled: {outcome}",
-        JobFailed { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} failed: {outcome}",
+        JobCancelled { job: u64, by: String, title: PlanSentence, outcome: String, ends: Ends } => "job {job} of {by}: {title} cancelled: {outcome}{ends}",
+        JobFailed { job: u64, by: String, title: PlanSentence, outcome: String, ends: Ends } => "job {job} of {by}: {title} failed: {outcome}{ends}",
         JobCancelledBy { by: String } => "{by} cancelled it",
         // How a job ended that the daemon did not outlive.
         JobCut {} => "the daemon ended before this job did: `status` shows how far it came, and a rebuild goes on by itself",
@@ -104,6 +142,12 @@ sentences! {
         JobCutErase {} => "the daemon ended before this job did: the drive may be erasing itself still, which can take hours; repeat the action when it answers, as the end was not seen",
         JobCutSanitize {} => "the daemon ended before this job did: a sanitize that has begun goes on in the drive: repeat the action, which waits for its end",
         JobCutFirmware {} => "the daemon ended before this job did: `stria firmware ARRAY MEMBER` shows what the drive runs; if it had left the array for its reset, `stria add` brings it back",
+        // How the last work by schedule has ended.
+        ScrubIsClean {} => "no mismatch",
+        ScrubHasRepaired { mismatch_sectors: u64 } => "mismatches in {mismatch_sectors} sectors, repaired",
+        ScrubHasFound { mismatch_sectors: u64 } => "MISMATCHES in {mismatch_sectors} sectors",
+        SelfTestPassed {} => "passed",
+        SelfTestFailed {} => "FAILED",
         ScheduledScrubGoesOn { array: String } => "the scrub of \"{array}\" goes on where it was interrupted",
         ScheduledScrubCancelled { array: String } => "the scrub of \"{array}\" was cancelled: the next one is that of the schedule",
         LongSelfTestBegins { drive: String } => "{drive}: a long self-test begins",

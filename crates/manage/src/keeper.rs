@@ -21,6 +21,7 @@ pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offer
 use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, LeftAloneView, Obstacle};
 use crate::client::KEEPER_DONE;
 use crate::config::{self, Config, Uuid};
+use crate::error_words::{ErrorSentence, SilentDrives, Words};
 use crate::event_words::ServiceSentence;
 use crate::service::{Held, Service, Unstarted};
 use crate::settings::SettingsRequest;
@@ -158,10 +159,17 @@ impl Keeper {
     pub fn adopted(&self) -> Vec<AdoptedView> {
         let mut shown = lock(&self.shown).clone();
         for view in shown.iter_mut().filter(|view| view.state == AdoptedState::Served && !self.service.serves(&view.name)) {
-            (view.state, view.text, view.obstacle) = match self.service.unstarted(&view.name) {
-                Some(unstarted) => (AdoptedState::Waiting, unstarted.text, Some(Obstacle::Other)),
-                None => (AdoptedState::Stopped, stopped(&view.name), None),
+            let said = match self.service.unstarted(&view.name) {
+                Some(unstarted) => {
+                    (view.state, view.obstacle) = (AdoptedState::Waiting, Some(Obstacle::Other));
+                    unstarted.said
+                }
+                None => {
+                    (view.state, view.obstacle) = (AdoptedState::Stopped, None);
+                    stopped(view.name.clone())
+                }
             };
+            (view.text, view.said) = (said.to_string(), Some(said));
         }
         shown
     }
@@ -180,18 +188,13 @@ impl Keeper {
     fn ask(&self, wish: Wish) -> Answer {
         let (answer, answered) = channel();
         let sent = lock(&self.wishes).send((wish, answer));
-        let over = || ApiError::new(ApiErrorKind::Refused, "the daemon is stopping");
+        let over = || ApiError::new(ApiErrorKind::Refused, ErrorSentence::DaemonStops {});
         sent.map_err(|_| over())?;
         // The thread may be waiting for a drive or a lane that hangs.
         answered.recv_timeout(ANSWER_WITHIN).map_err(|error| match error {
             RecvTimeoutError::Disconnected => over(),
             RecvTimeoutError::Timeout => {
-                let text = format!(
-                    "the daemon has not finished this within {} s: a drive or an array may not answer, or a start may take long. \
-                     It goes on in the background, and `stria status` shows the result",
-                    ANSWER_WITHIN.as_secs()
-                );
-                ApiError::new(ApiErrorKind::Failed, text)
+                ApiError::new(ApiErrorKind::Failed, ErrorSentence::NotFinished { seconds: ANSWER_WITHIN.as_secs() })
             }
         })?
     }
@@ -265,8 +268,8 @@ pub fn count_of(arrays: usize) -> String {
     format!("{arrays} {}", if arrays == 1 { "array" } else { "arrays" })
 }
 
-fn stopped(name: &str) -> String {
-    format!("stopped; `stria start {name}` starts it")
+fn stopped(array: String) -> ErrorSentence {
+    ErrorSentence::ArrayIsStopped { array }
 }
 
 /// The drive has not answered: it is looked at again once it does.
@@ -320,13 +323,13 @@ enum Patience {
 /// Why an array is not served.
 #[derive(Clone, PartialEq)]
 struct Reason {
-    text: String,
+    words: Words,
     obstacle: Obstacle,
 }
 
 impl Reason {
-    fn new(obstacle: Obstacle, text: impl Into<String>) -> Self {
-        Self { text: text.into(), obstacle }
+    fn new(obstacle: Obstacle, words: impl Into<Words>) -> Self {
+        Self { words: words.into(), obstacle }
     }
 }
 
@@ -354,16 +357,17 @@ impl Entry {
     }
 
     fn view(&self) -> AdoptedView {
-        let (state, text, obstacle) = match &self.state {
-            State::Absent => (AdoptedState::Absent, "none of its drives is here".to_owned(), None),
-            State::Waiting(why, _) => (AdoptedState::Waiting, why.text.clone(), Some(why.obstacle)),
-            State::Served(_) => (AdoptedState::Served, "served".to_owned(), None),
-            State::Stopped => (AdoptedState::Stopped, stopped(&self.name()), None),
-            State::Refused(why) => (AdoptedState::Refused, why.text.clone(), Some(why.obstacle)),
+        let (state, words, obstacle) = match &self.state {
+            State::Absent => (AdoptedState::Absent, ErrorSentence::NoneHere {}.into(), None),
+            State::Waiting(why, _) => (AdoptedState::Waiting, why.words.clone(), Some(why.obstacle)),
+            State::Served(_) => (AdoptedState::Served, Words::from("served"), None),
+            State::Stopped => (AdoptedState::Stopped, stopped(self.name()).into(), None),
+            State::Refused(why) => (AdoptedState::Refused, why.words.clone(), Some(why.obstacle)),
         };
         let drives = self.drives.iter().map(|path| path.display().to_string()).collect();
         let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()).as_secs());
-        AdoptedView { name: self.name(), uuid: self.array.uuid.to_string(), state, text, obstacle, drives, again_in_s: left }
+        let (name, uuid, Words { text, said }) = (self.name(), self.array.uuid.to_string(), words);
+        AdoptedView { name, uuid, state, text, said, obstacle, drives, again_in_s: left }
     }
 }
 
@@ -533,10 +537,11 @@ impl Work {
             }
             match self.service.take_unstarted(&opened.name) {
                 Some(Unstarted { silent: Some(path), .. }) => self.wait_for_drive(index, &path),
-                Some(Unstarted { text, silent: None }) => {
+                Some(Unstarted { said, silent: None }) => {
                     // It was served without the drives that it lacks, or could have been.
                     (self.arrays[index].busy, self.arrays[index].patience) = (0, Patience::Over);
-                    let why = Reason::new(Obstacle::Other, format!("{text}; it is tried again"));
+                    let (reason, cause) = Words::from(said).parts();
+                    let why = Reason::new(Obstacle::Other, ErrorSentence::TriedAgain { reason, cause });
                     self.wait(index, why, Some(Instant::now() + AGAIN_AFTER));
                 }
                 None => self.arrays[index].state = State::Stopped,
@@ -575,11 +580,10 @@ impl Work {
         wait_for(&self.watch, path);
         self.note_silent(index, path);
         self.arrays[index].busy = 0;
-        let text =
-            format!("{} does not answer; the array is tried again when it does: check the drive and its cable", path.display());
+        let said = ErrorSentence::WaitsForAnswer { drive: path.display().to_string() };
         self.arrays[index].patience = Patience::Unbounded;
         let until = self.patience_of(index);
-        self.wait(index, Reason::new(Obstacle::Silent, text), until);
+        self.wait(index, Reason::new(Obstacle::Silent, said), until);
     }
 
     /// The time until which an array waits for drives that it lacks, from now on if it lacked none before; `None`: without an
@@ -601,16 +605,15 @@ impl Work {
     }
 
     /// Why an array waits for drives: with those of its own that do not answer.
-    fn lack(&mut self, index: usize, text: &str) -> Reason {
+    fn lack(&mut self, index: usize, words: impl Into<Words>) -> Reason {
         let (watch, known) = (&self.watch, &mut self.arrays[index].silent);
         known.retain(|path| watch.is_silent(path));
         match &known[..] {
-            [] => Reason::new(Obstacle::Drives, text),
+            [] => Reason::new(Obstacle::Drives, words),
             silent => {
-                let names: Vec<String> = silent.iter().map(|path| path.display().to_string()).collect();
-                let verb = if names.len() == 1 { "does" } else { "do" };
-                let text = format!("{} {verb} not answer: check the drive and its cable; {text}", names.join(" and "));
-                Reason::new(Obstacle::Silent, text)
+                let silent = SilentDrives(silent.iter().map(|path| path.display().to_string()).collect());
+                let (reason, cause) = words.into().parts();
+                Reason::new(Obstacle::Silent, ErrorSentence::WaitsForSilent { silent, reason, cause })
             }
         }
     }
@@ -659,7 +662,7 @@ impl Work {
             Some(Err(error)) => {
                 return match error.silent_drive() {
                     Some(path) => self.wait_for_drive(index, path),
-                    None => self.refuse(index, Reason::new(Obstacle::Other, error.to_string())),
+                    None => self.refuse(index, Reason::new(Obstacle::Other, error)),
                 };
             }
             Some(Ok(judged)) => judged,
@@ -671,33 +674,31 @@ impl Work {
                 self.open(index, &planned, how, &warnings);
             }
             Judgement::Degraded(planned, lacks) if matches!(entry.patience, Patience::Over) => {
-                let (name, text) =
-                    (entry.name(), format!("{lacks}; the array starts without the missing drives, because none came in time"));
+                let (name, said) = (entry.name(), ServiceSentence::ArrayStartsWithout { lacks });
                 if entry.busy == 0 {
-                    self.event(&name, "warning", text);
+                    self.service.events().push(view::said_event(&name, "warning", said));
                 }
                 self.open(index, &planned, how, &warnings);
             }
             Judgement::Degraded(_, lacks) => {
-                let then = match self.config.daemon.degraded_after.0 {
-                    Some(_) => "the array waits for them, then starts without them",
-                    None => "the array waits until none is missing",
+                let array = entry.name();
+                let said = match self.config.daemon.degraded_after.0 {
+                    Some(_) => ErrorSentence::WaitsThenStarts { lacks, array },
+                    None => ErrorSentence::WaitsForAll { lacks, array },
                 };
-                let text = format!("{lacks}: {then} (`stria start {}` starts it now)", entry.name());
                 // The drive that was in use may be the one that is gone.
                 entry.busy = 0;
-                let why = self.lack(index, &text);
+                let why = self.lack(index, said);
                 let until = self.patience_of(index);
                 self.wait(index, why, until);
             }
             Judgement::Impossible { reason, is_unsafe } => {
-                let insist = if is_unsafe {
-                    format!(" (`stria start {} --force` starts it anyway, and may lose data)", entry.name())
-                } else {
-                    String::new()
+                let words = match is_unsafe {
+                    true => ErrorSentence::StartsByForce { reason, array: entry.name() }.into(),
+                    false => Words::from(reason),
                 };
                 (entry.busy, entry.patience) = (0, Patience::Unbounded);
-                let why = self.lack(index, &format!("{reason}{insist}"));
+                let why = self.lack(index, words);
                 self.wait(index, why, None);
             }
         }
@@ -743,21 +744,21 @@ impl Work {
     fn wait(&mut self, index: usize, why: Reason, until: Option<Instant>) {
         let entry = &mut self.arrays[index];
         let is_news = !matches!(&entry.state, State::Waiting(known, _) if *known == why);
-        let text = why.text.clone();
+        let words = why.words.clone();
         entry.state = State::Waiting(why, until);
         let name = entry.name();
         if is_news {
-            self.event(&name, "waiting", text);
+            self.service.events().push(view::worded_event(&name, "waiting", words));
         }
     }
 
     fn refuse(&mut self, index: usize, why: Reason) {
         let entry = &mut self.arrays[index];
         let is_news = !matches!(&entry.state, State::Refused(known) if *known == why);
-        let (name, text) = (entry.name(), why.text.clone());
+        let (name, (reason, cause)) = (entry.name(), why.words.clone().parts());
         (entry.state, entry.patience) = (State::Refused(why), Patience::Unbounded);
         if is_news {
-            let said = ServiceSentence::ArrayDoesNotStart { array: name.clone(), reason: text };
+            let said = ServiceSentence::ArrayDoesNotStart { array: name.clone(), reason, cause };
             self.service.events().push(view::said_event(&name, "warning", said));
         }
     }
@@ -777,15 +778,17 @@ impl Work {
                     self.wait_for_group(index, &name, answer);
                 }
             }
-            Err(Refused { text, obstacle: obstacle @ (Obstacle::InUse | Obstacle::Group), .. }) if entry.busy < TRIES => {
+            Err(Refused { words, obstacle: obstacle @ (Obstacle::InUse | Obstacle::Group), .. }) if entry.busy < TRIES => {
                 entry.busy += 1;
-                let why = Reason::new(obstacle, format!("{text}; it is tried again"));
+                let (reason, cause) = words.parts();
+                let why = Reason::new(obstacle, ErrorSentence::TriedAgain { reason, cause });
                 self.wait(index, why, Some(Instant::now() + AGAIN_AFTER));
             }
             Err(Refused { silent: Some(path), .. }) => self.wait_for_drive(index, &path),
-            Err(Refused { text, obstacle, .. }) => {
+            Err(Refused { words, obstacle, .. }) => {
                 entry.busy = 0;
-                self.refuse(index, Reason::new(obstacle, format!("{text} (`stria start {name}` tries again)")));
+                let (reason, cause) = words.parts();
+                self.refuse(index, Reason::new(obstacle, ErrorSentence::NotTriedAgain { reason, cause, array: name }));
             }
         }
     }
@@ -879,13 +882,16 @@ impl Work {
         let State::Served(opened) = &entry.state else { return };
         let (uuid, name) = (entry.array.uuid, opened.name.clone());
         let how = OpenOptions { read_only: true, ..entry.array.how() };
-        let shown = path.display().to_string();
+        let (drive, array) = (path.display().to_string(), name.clone());
         self.returning.retain(|(_, known)| known != path);
         let known = self.left.extract_if(.., |left| left.path == path).next();
         let found = match self.find(index, how) {
             None => return,
             Some(Ok(found)) => found,
-            Some(Err(error)) => return self.leave(index, path, format!("{shown} came back and cannot be read: {error}"), known),
+            Some(Err(error)) => {
+                let (reason, cause) = Words::from(error).parts();
+                return self.leave(index, path, ErrorSentence::LeftUnread { drive, reason, cause }, known);
+            }
         };
         let verdicts = found.assemblies.into_iter().flat_map(|assembly| assembly.drives);
         let verdict = verdicts.filter(|drive| Path::new(&drive.name) == path).map(|drive| drive.verdict).next();
@@ -895,17 +901,13 @@ impl Work {
             // The array has open what was at this path before, and has not missed it yet.
             Some(Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. }) if !is_in_use(path) => {
                 self.returning.push((uuid, path.to_owned()));
-                Some(format!(
-                    "{shown} came back while \"{name}\" still counts it as a member: it returns once the array has noticed that it was away"
-                ))
+                Some(ErrorSentence::LeftCounted { drive, array })
             }
             Some(Verdict::Away { obstacle: Some(why), .. }) => {
-                Some(format!("{shown} came back and needs a full rebuild ({why}): `stria add {name} {shown}` begins it"))
+                Some(ErrorSentence::LeftNeedsRebuild { drive, reason: why.to_string(), array })
             }
-            Some(Verdict::Unusable { reason }) => Some(format!("{shown} came back and stays out of \"{name}\": {reason}")),
-            Some(Verdict::Faulty) => {
-                Some(format!("{shown} came back and stays out of \"{name}\": `stria add {name} {shown}` makes it a new spare"))
-            }
+            Some(Verdict::Unusable { reason }) => Some(ErrorSentence::LeftOut { drive, array, reason: reason.to_string() }),
+            Some(Verdict::Faulty) => Some(ErrorSentence::LeftFaulty { drive, array }),
             Some(Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) | None => {
                 None
             }
@@ -916,24 +918,27 @@ impl Work {
     }
 
     /// Leaves a drive that came back as it is, and reports that until it changes. `known`: the report on it before.
-    fn leave(&mut self, index: usize, path: &Path, text: String, known: Option<Left>) {
+    fn leave(&mut self, index: usize, path: &Path, why: ErrorSentence, known: Option<Left>) {
         let entry = &self.arrays[index];
-        let (array, name) = (entry.array.uuid, entry.name());
-        if known.is_none_or(|known| known.text != text) {
-            self.event(&name, "warning", text.clone());
+        let (array, name, words) = (entry.array.uuid, entry.name(), Words::from(why));
+        if known.is_none_or(|known| known.words != words) {
+            self.service.events().push(view::worded_event(&name, "warning", words.clone()));
         }
-        self.left.push(Left::new(array, path, text));
+        self.left.push(Left::new(array, path, words));
     }
 
     /// Lets a drive return to what it was in its array. If it cannot, it stays as it is: the reason.
-    fn rejoin(&self, name: &str, path: &Path) -> Option<String> {
+    fn rejoin(&self, name: &str, path: &Path) -> Option<ErrorSentence> {
         let request = AddRequest { path: path.to_owned(), span: None, force: false, confirmed: None, return_only: true };
         match self.service.add(name, request) {
             Ok(done) => {
                 self.event(name, "member_returned", done.message);
                 None
             }
-            Err(error) => Some(format!("{} came back and does not join: {error}", path.display())),
+            Err(error) => {
+                let (reason, cause) = error.words().parts();
+                Some(ErrorSentence::LeftRefused { drive: path.display().to_string(), reason, cause })
+            }
         }
     }
 
@@ -968,7 +973,8 @@ impl Work {
     }
 
     fn start(&mut self, name: &str, force: bool) -> Answer {
-        let refuse = |text: String| Err(ApiError::new(ApiErrorKind::Refused, text));
+        let refuse = |words: Words| Err(ApiError::new(ApiErrorKind::Refused, words));
+        let array = || name.to_owned();
         self.scan();
         let names = |entry: &Entry| {
             let on_disk = entry.name_on_disk.as_deref();
@@ -992,12 +998,12 @@ impl Work {
         }
         let how = OpenOptions { force, ..self.arrays[index].array.how() };
         let (judgement, warnings) = match self.judge(index, how) {
-            None => return refuse(format!("array \"{name}\" cannot start: none of its drives is here")),
+            None => return refuse(ErrorSentence::NoneOfItsDrives { array: array() }.into()),
             Some(Err(error)) => {
                 if let Some(path) = error.silent_drive() {
                     self.wait_for_drive(index, path);
                 }
-                return refuse(error.to_string());
+                return refuse(error.into());
             }
             Some(Ok(judged)) => judged,
         };
@@ -1007,15 +1013,18 @@ impl Work {
                 self.open(index, &planned, how, &warnings);
                 match &self.arrays[index].state {
                     State::Served(opened) => Ok(format!("array \"{}\" is served at {}", opened.name, opened.ways.join(" and "))),
-                    State::Refused(why) => refuse(why.text.clone()),
-                    State::Waiting(why, _) => refuse(format!("array \"{name}\" did not start: {}", why.text)),
-                    State::Absent | State::Stopped => refuse(format!("array \"{name}\" did not start")),
+                    State::Refused(why) => refuse(why.words.clone()),
+                    State::Waiting(why, _) => {
+                        let (reason, cause) = why.words.clone().parts();
+                        refuse(ErrorSentence::DidNotStartBecause { array: array(), reason, cause }.into())
+                    }
+                    State::Absent | State::Stopped => refuse(ErrorSentence::DidNotStart { array: array() }.into()),
                 }
             }
             Judgement::Impossible { reason, is_unsafe: true } => {
-                Err(ApiError::new(ApiErrorKind::Unsafe, format!("{reason}; --force starts it anyway, and may lose data")))
+                Err(ApiError::new(ApiErrorKind::Unsafe, ErrorSentence::StartIsUnsafe { reason }))
             }
-            Judgement::Impossible { reason, is_unsafe: false } => refuse(reason),
+            Judgement::Impossible { reason, is_unsafe: false } => refuse(reason.into()),
         }
     }
 
@@ -1037,7 +1046,7 @@ impl Work {
     fn reload(&mut self) -> Answer {
         let config = Config::read(&self.config_path);
         let config = config.map_err(|failure| {
-            ApiError::new(ApiErrorKind::Refused, format!("{failure}; the daemon goes on as it was configured before"))
+            ApiError::new(ApiErrorKind::Refused, ErrorSentence::ReloadFailed { reason: failure.to_string() })
         })?;
         let mut notes = Vec::new();
         if config.nbd != self.config.nbd {

@@ -9,6 +9,7 @@
 //! passes commands on. The instruments (`stria lab` and others) are programs of their own (`tools`).
 #![forbid(unsafe_code)]
 
+pub mod alarm_words;
 pub mod api;
 mod atomic_file;
 mod attach;
@@ -21,6 +22,7 @@ mod control;
 mod daemon;
 mod directory;
 mod drive_name;
+pub mod error_words;
 mod event_file;
 mod event_log;
 pub mod event_words;

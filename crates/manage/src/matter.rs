@@ -2,13 +2,17 @@
 //!
 //! The rules by which a matter exists are here alone; the page only words them in the reader's language.
 
-use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView, Obstacle};
+use crate::alarm_words::AlarmSentence;
+use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, LeftAloneView, MemberView, Obstacle};
+use crate::error_words::ErrorSentence;
 use crate::view;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use stria_alarm::{Condition, Event};
+use stria_alarm::Event;
 use stria_terminal::size;
+
+type Condition = stria_alarm::Condition<AlarmSentence>;
 
 /// The part of the configuration with the port for metrics.
 pub const METRICS: &str = "[metrics]";
@@ -67,6 +71,16 @@ pub enum MatterKind {
     LeftAlone,
 }
 
+/// The cause of a matter, for programs: `code` stays the same when its words change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ReasonSentence {
+    /// An alarm.
+    Alarm(AlarmSentence),
+    /// Why an array is not served, or a drive was left as it is.
+    Error(ErrorSentence),
+}
+
 /// One matter of one array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Matter {
@@ -88,6 +102,9 @@ pub struct Matter {
     pub drives: Vec<String>,
     /// The cause, as it was recorded.
     pub reason: Option<String>,
+    /// The cause for programs.
+    #[serde(skip)]
+    pub said: Option<ReasonSentence>,
     /// The order among matters of one urgency, the worst first.
     #[serde(skip)]
     pub rank: u8,
@@ -201,6 +218,7 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
         avoid: avoid.into(),
         drives: Vec::new(),
         reason: Some(array.text.clone()),
+        said: array.said.clone().map(ReasonSentence::Error),
         rank: MatterKind::NotServed.rank(false),
     })
 }
@@ -275,8 +293,9 @@ impl Collector<'_> {
         drives.dedup();
         let (array, is_bare) = (self.array.identity.name.clone(), self.array.redundancy.losses_survived == 0);
         let (urgency, rank, reason) = (kind.urgency(is_bare), kind.rank(is_bare), self.reason(kind, &drives));
+        let said = self.left_alone(kind, &drives).and_then(|left| left.said.clone()).map(ReasonSentence::Error);
         let (means, avoid) = (means.into(), avoid.into());
-        self.matters.push(Matter { array, kind, urgency, what, means, action, avoid, drives, reason, rank });
+        self.matters.push(Matter { array, kind, urgency, what, means, action, avoid, drives, reason, said, rank });
     }
 
     fn reason(&self, kind: MatterKind, drives: &[String]) -> Option<String> {
@@ -289,9 +308,7 @@ impl Collector<'_> {
         match kind {
             MatterKind::ReadOnly => self.array.condition.unreplayed.clone(),
             MatterKind::SuperblockRefused => self.array.condition.superblock_refused.clone(),
-            MatterKind::LeftAlone => {
-                self.array.condition.left_alone.iter().find(|left| drives.contains(&left.path)).map(|left| left.text.clone())
-            }
+            MatterKind::LeftAlone => self.left_alone(kind, drives).map(|left| left.text.clone()),
             MatterKind::Silent => {
                 self.array.headline.split_once("; before that: ").map(|(_, before)| format!("before that: {before}"))
             }
@@ -310,6 +327,12 @@ impl Collector<'_> {
             | MatterKind::Mismatch
             | MatterKind::NoSpace => None,
         }
+    }
+
+    /// The drive that a matter of this kind is about.
+    fn left_alone(&self, kind: MatterKind, drives: &[String]) -> Option<&LeftAloneView> {
+        let mut all = self.array.condition.left_alone.iter().filter(|_| kind == MatterKind::LeftAlone);
+        all.find(|left| drives.contains(&left.path))
     }
 
     fn paths(&self, is_meant: impl Fn(&MemberView) -> bool) -> Vec<String> {
@@ -651,7 +674,7 @@ pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<
             | MatterKind::LeftAlone => continue,
         };
         if let Some(alarm) = alarms.clone().filter(is_of_link).find(|alarm| alarm.event == event) {
-            matter.reason = Some(alarm.text.clone());
+            (matter.reason, matter.said) = (Some(alarm.text.clone()), alarm.said.clone().map(ReasonSentence::Alarm));
         }
     }
 }
@@ -667,6 +690,7 @@ mod tests {
             uuid: String::new(),
             state,
             text: "lacks the drive of slot 1".into(),
+            said: None,
             obstacle,
             drives: Vec::new(),
             again_in_s: None,
@@ -871,6 +895,7 @@ mod tests {
             avoid: String::new(),
             drives: vec!["/dev/a".into(), "/dev/b".into()],
             reason: Some("I/O error".into()),
+            said: None,
             rank: 1,
         };
         let alarm = |event, component: &str| Condition {
@@ -878,6 +903,7 @@ mod tests {
             array: "tank".into(),
             component: Some(component.into()),
             text: component.into(),
+            said: None,
         };
         let alarms =
             [alarm(Event::Fail, "/dev/c"), alarm(Event::Fail, "0000:3a:00.0"), alarm(Event::MemberSilent, "0000:3b:00.0")];

@@ -20,9 +20,11 @@ pub use board::{DriveEntry, ask};
 pub use options::{MonitorOptions, MonitorPlan};
 pub use page::{TEXT, address};
 
+use crate::alarm_words::AlarmSentence;
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, EventView};
+use crate::error_words::{Detail, ErrorSentence};
 use crate::event_file;
-use crate::event_words::{Channels, Component, Detail, ServiceSentence};
+use crate::event_words::{Channels, Component, ServiceSentence};
 use crate::matter::METRICS;
 use crate::mounts::awaited;
 use crate::service::Service;
@@ -40,7 +42,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use stria_alarm::{AlarmConfig, Condition, Counts, Event, Heartbeat, JOURNAL, Message, Messenger, Outcome, Phase, Tracker};
+use stria_alarm::{AlarmConfig, Counts, Event, Heartbeat, JOURNAL, Messenger, Outcome, Phase};
 use stria_health::{DriveHealth, HealthConfig, SlowMember};
 use stria_terminal::Failure;
 use tokio::sync::watch;
@@ -56,12 +58,19 @@ const NO_ARRAY: &str = "none";
 /// An array of the configuration that is not served for so long is reported, unless `degraded-after` says otherwise.
 const NOT_SERVED_FOR: Duration = Duration::from_secs(30);
 
+type Condition = stria_alarm::Condition<AlarmSentence>;
+type Message = stria_alarm::Message<AlarmSentence>;
+type Tracker = stria_alarm::Tracker<AlarmSentence>;
+
 /// A cause that stands, as `stria alarm` shows it.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct StandingView {
     /// The cause.
     #[serde(flatten)]
     pub cause: Condition,
+    /// Its text for programs; absent: it has text alone, or another version sent it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub said: Option<AlarmSentence>,
     /// When it was first seen, in seconds since 1970.
     pub since_s: u64,
 }
@@ -256,7 +265,8 @@ impl Monitor {
     /// process ends.
     pub fn stand(&self, part: &str, text: String) {
         let array = NO_ARRAY.to_owned();
-        let fault = Condition { event: Event::ConfigFault, array, component: Some(part.into()), text: format!("{part}: {text}") };
+        let text = format!("{part}: {text}");
+        let fault = Condition { event: Event::ConfigFault, array, component: Some(part.into()), text, said: None };
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
         faults.retain(|known| known.component != fault.component);
         faults.push(fault);
@@ -277,7 +287,7 @@ impl Monitor {
                 standing.iter().find(|known| known.cause.event == fault.event && known.cause.component == fault.component);
             known.map_or_else(crate::clock::now_s, |known| known.since_s)
         };
-        faults.into_iter().map(|cause| StandingView { since_s: since(&cause), cause }).collect()
+        faults.into_iter().map(|cause| StandingView { since_s: since(&cause), said: cause.said.clone(), cause }).collect()
     }
 
     /// Ends the alarm that a part of the configuration does not hold, if there is one.
@@ -318,7 +328,11 @@ impl Monitor {
     /// The causes that stand.
     pub fn standing(&self) -> Vec<StandingView> {
         let seconds = |since: SystemTime| since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let view = |(cause, since): (&Condition, _)| StandingView { cause: cause.clone(), since_s: seconds(since) };
+        let view = |(cause, since): (&Condition, _)| StandingView {
+            said: cause.said.clone(),
+            cause: cause.clone(),
+            since_s: seconds(since),
+        };
         self.lock().standing().map(view).collect()
     }
 
@@ -369,11 +383,12 @@ impl Monitor {
             let channels = Channels(self.messenger().names().into_iter().map(Into::into).collect());
             // The event that raised it has said what happened.
             let detail = Detail((!event.has_event()).then(|| text.to_string()));
+            let cause = message.cause.said.clone().filter(|_| detail.0.is_some()).into();
             let (kind, array) = (if message.phase == Phase::Cleared { "alarm_over" } else { "alarm" }, array.clone());
             let said = match message.phase {
-                Phase::Raised => ServiceSentence::AlarmRaised { alarm, array, component, channels, detail },
-                Phase::Repeated => ServiceSentence::AlarmRepeated { alarm, array, component, channels, detail },
-                Phase::Cleared => ServiceSentence::AlarmOver { alarm, array, component, channels, detail },
+                Phase::Raised => ServiceSentence::AlarmRaised { alarm, array, component, channels, detail, cause },
+                Phase::Repeated => ServiceSentence::AlarmRepeated { alarm, array, component, channels, detail, cause },
+                Phase::Cleared => ServiceSentence::AlarmOver { alarm, array, component, channels, detail, cause },
             };
             service.events().push(crate::view::said_event(&message.cause.array, kind, said));
         }
@@ -458,14 +473,14 @@ impl Monitor {
     pub fn send_test(&self) -> Result<Vec<Outcome>, ApiError> {
         let messenger = self.messenger();
         if messenger.is_mute() {
-            let words = "no channel for alarms is configured: add one to [alarms] in stria.toml, or serve with --alarm-mail, --alarm-webhook, --alarm-exec or --alarms";
-            return Err(ApiError::new(ApiErrorKind::Refused, words));
+            return Err(ApiError::new(ApiErrorKind::Refused, ErrorSentence::NoAlarmChannel {}));
         }
         let service = self.service.upgrade().ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the service ends"))?;
         let arrays = service.about().arrays;
         let array = arrays.first().cloned().unwrap_or_else(|| NO_ARRAY.into());
         let text = "this is a test: alarms of this kind reach you".into();
-        Ok(messenger.test(&Message::once(Condition { event: Event::TestMessage, array, component: None, text })))
+        let cause = stria_alarm::Condition { event: Event::TestMessage, array, component: None, text, said: None };
+        Ok(messenger.test(&stria_alarm::Message::once(cause)))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::config::edit::Edit;
 use crate::drive_name::{are_one, refuse_twins};
+use crate::error_words::{ErrorSentence, Words};
 use crate::keeper::{PoolState, enclosure_of, look_at_pool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -19,6 +20,9 @@ pub struct PoolDrive {
     pub free: bool,
     /// `free`, the array that has taken it, or why it cannot be a spare.
     pub state: String,
+    /// The same for programs; absent: it has text alone, or another version sent it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub said: Option<ErrorSentence>,
     /// Its size while it is free.
     pub size_bytes: Option<u64>,
     /// The enclosure that it sits in, where the machine says so.
@@ -33,12 +37,12 @@ pub fn list(pool: &[PathBuf]) -> Vec<PoolDrive> {
 /// A drive that was looked at.
 pub fn drive(path: &Path, state: &PoolState) -> PoolDrive {
     let size_bytes = if let PoolState::Free(info) = state { Some(info.limits.size_sectors * 512) } else { None };
-    let state = match state {
-        PoolState::Free(_) => "free".to_owned(),
-        PoolState::Taken(array) => format!("taken by \"{array}\""),
-        PoolState::Unfit(why) => why.clone(),
+    let Words { text, said } = match state {
+        PoolState::Free(_) => ErrorSentence::PoolDriveFree {}.into(),
+        PoolState::Taken(array) => ErrorSentence::PoolDriveTaken { array: array.clone() }.into(),
+        PoolState::Unfit(why) => why.as_str().into(),
     };
-    PoolDrive { path: path.to_owned(), free: size_bytes.is_some(), state, size_bytes, enclosure: enclosure_of(path) }
+    PoolDrive { path: path.to_owned(), free: size_bytes.is_some(), state: text, said, size_bytes, enclosure: enclosure_of(path) }
 }
 
 /// Links of `/dev/disk/by-id` that name the hardware. Others come from the content (`lvm-pv-uuid-`) or from a name (`dm-name-`,

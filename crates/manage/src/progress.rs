@@ -2,6 +2,7 @@
 
 use crate::api::{ArrayView, EventView, HealthView, MemberView, SweepView};
 use crate::client::{Client, array_path};
+use crate::error_words::ErrorSentence;
 use crate::view::is_held;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -18,9 +19,6 @@ const LINE_EVERY: Duration = Duration::from_secs(5);
 const EVENT_WITHIN: Duration = Duration::from_secs(10);
 /// So long after its last sweep a rebuild that ended early is looked at: the engine begins those that it tries again sooner.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(15);
-/// The end of a wait for a rebuild that has given up.
-pub const GAVE_UP: &str =
-    "the rebuild has ended before it was complete, and does not go on by itself; `stria explain` says what to do";
 
 /// Waits until no sweep of these kinds runs or is due on the array. Returns how they ended, from event `sequence` on.
 ///
@@ -66,7 +64,7 @@ pub fn wait(client: &Client, name: &str, sequence: u64, kinds: &[&str], json: bo
         Some(event) if !ends.iter().any(|end| end.array == event.array && end.kind == "sweep_finished") => {
             Err(Failure::Failed(format!("array \"{}\": {}", event.array, event.text)))
         }
-        _ if gave_up => Err(Failure::Failed(format!("array \"{name}\": {GAVE_UP}"))),
+        _ if gave_up => Err(Failure::Failed(format!("array \"{name}\": {}", ErrorSentence::RebuildGaveUp {}))),
         _ => Ok(ends),
     }
 }

@@ -671,6 +671,7 @@ impl Work {
             if let Some(next_s) = next_s {
                 scrubs.insert(view.identity.uuid.clone(), next_s);
             }
+            let said = scrub_words(view);
             shown.push(RoutineView {
                 what: "scrub".into(),
                 of: view.identity.name.clone(),
@@ -682,7 +683,8 @@ impl Work {
                     .filter_map(|view| Some(self.ledger.array(&view.identity.uuid).last_scrub?.ended_s))
                     .min(),
                 next_s,
-                outcome: scrub_words(view),
+                outcome: said.as_ref().map(ToString::to_string),
+                said,
             });
         }
         let keys = drive_keys(entries, whole_disk);
@@ -693,6 +695,10 @@ impl Work {
                 let notes = self.ledger.drive(key);
                 let since_s = if long { notes.long.since_s } else { notes.short.since_s };
                 let passed = entry.health.as_ref().and_then(|health| health.self_test_results.of_kind(long));
+                let said = passed.map(|passed| match passed {
+                    true => ServiceSentence::SelfTestPassed {},
+                    false => ServiceSentence::SelfTestFailed {},
+                });
                 shown.push(RoutineView {
                     what: if long { "long self-test" } else { "self-test" }.into(),
                     of: entry.path.display().to_string(),
@@ -701,7 +707,8 @@ impl Work {
                     interrupted: false,
                     last_s: None,
                     next_s: next(calendar, since_s),
-                    outcome: passed.map(|passed| if passed { "passed" } else { "FAILED" }.into()),
+                    outcome: said.as_ref().map(ToString::to_string),
+                    said,
                 });
             }
         }
@@ -776,15 +783,15 @@ fn test_notes<'a>(notes: &'a mut Notes, drive: &str, long: bool) -> &'a mut JobN
     if long { &mut notes.long } else { &mut notes.short }
 }
 
-/// The outcome of the last scrub of an array, in words.
-fn scrub_words(view: &ArrayView) -> Option<String> {
+/// The outcome of the last scrub of an array.
+fn scrub_words(view: &ArrayView) -> Option<ServiceSentence> {
     let found: Vec<ScrubView> = tree(view).into_iter().filter_map(|view| view.redundancy.last_scrub).collect();
-    let sectors: u64 = found.iter().map(|scrub| scrub.mismatch_sectors).sum();
+    let mismatch_sectors: u64 = found.iter().map(|scrub| scrub.mismatch_sectors).sum();
     let last = found.first()?;
-    Some(match (sectors, last.repaired) {
-        (0, _) => "no mismatch".into(),
-        (_, true) => format!("mismatches in {sectors} sectors, repaired"),
-        (_, false) => format!("MISMATCHES in {sectors} sectors"),
+    Some(match (mismatch_sectors, last.repaired) {
+        (0, _) => ServiceSentence::ScrubIsClean {},
+        (_, true) => ServiceSentence::ScrubHasRepaired { mismatch_sectors },
+        (_, false) => ServiceSentence::ScrubHasFound { mismatch_sectors },
     })
 }
 

@@ -14,6 +14,7 @@ pub mod watchdog;
 pub use caches::Held;
 
 use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, EventView, LeftAloneView, ServiceView};
+use crate::error_words::ErrorSentence;
 use crate::event_log::EventLog;
 use crate::event_words::ServiceSentence;
 use crate::free::check_free;
@@ -53,8 +54,8 @@ type Waker = Box<dyn Fn() + Send + Sync>;
 /// Why an array that was stopped to be changed did not start again.
 #[derive(Clone)]
 pub struct Unstarted {
-    /// The reason in words.
-    pub text: String,
+    /// The reason.
+    pub said: ErrorSentence,
     /// The drive that did not answer.
     pub silent: Option<PathBuf>,
 }
@@ -434,7 +435,7 @@ impl Service {
         let known = || lock(&served.known);
         let Some((report, lanes)) = served.lanes.report_within(patience)? else {
             let Some(view) = known().clone() else {
-                return Err(ApiError::new(ApiErrorKind::Failed, format!("array \"{}\" does not answer", served.name)));
+                return Err(ApiError::new(ApiErrorKind::Failed, ErrorSentence::DoesNotAnswer { array: served.name.clone() }));
             };
             return Ok(silent(served, view, patience));
         };

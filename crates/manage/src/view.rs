@@ -5,6 +5,7 @@ use crate::api::{
     LatencyView, LogView, MemberView, PartsView, RedundancyView, SweepView, WritesView,
 };
 use crate::clock::now_ms;
+use crate::error_words::{ErrorSentence, Known, Used, Words};
 use crate::event_words::EventSentence;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -239,11 +240,8 @@ fn activity(view: &ArrayView) -> Vec<&'static str> {
 }
 
 /// The refusal of what would write to the members of an array that is read-only.
-pub fn is_read_only(name: &str) -> String {
-    format!(
-        "array \"{name}\" is served read-only, and this would write to its members: first `stria set {name} --read-only off`, or serve it without \
-         --read-only"
-    )
+pub fn is_read_only(name: &str) -> ErrorSentence {
+    ErrorSentence::ReadOnly { array: name.to_owned() }
 }
 
 /// The state in one line, the worst first.
@@ -623,33 +621,28 @@ pub fn is_replaced(event: &EventView) -> bool {
 
 /// The arrays that are known, for a refusal of a name that is none of theirs.
 pub fn there_are<T: AsRef<str>>(known: &[T]) -> String {
-    let names: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    match &names[..] {
-        [] => "there is none".into(),
-        [one] => format!("there is {one}"),
-        several => format!("there are {}", several.join(", ")),
-    }
+    Known::of(known).to_string()
 }
 
 /// The refusal of a name that no served array has.
-pub fn no_array_served<T: AsRef<str>>(name: &str, known: &[T]) -> String {
-    if known.is_empty() {
-        return format!("no array is served, so none is called \"{name}\": start one with `stria serve`");
+pub fn no_array_served<T: AsRef<str>>(name: &str, known: &[T]) -> ErrorSentence {
+    let array = name.to_owned();
+    match known {
+        [] => ErrorSentence::NoArrayIsServed { array },
+        known => ErrorSentence::OthersAreServed { array, names: known.iter().map(AsRef::as_ref).collect() },
     }
-    let known: Vec<&str> = known.iter().map(AsRef::as_ref).collect();
-    format!("no array \"{name}\" is served; served are: {}", known.join(", "))
 }
 
 /// The refusal of a name that no array of the configuration has.
-pub fn no_array_of_stria<T: AsRef<str>>(name: &str, known: &[T]) -> String {
-    format!("no array \"{name}\" belongs to Stria ({}): `stria adopt` takes one", there_are(known))
+pub fn no_array_of_stria<T: AsRef<str>>(name: &str, known: &[T]) -> ErrorSentence {
+    ErrorSentence::ArrayUnknown { array: name.to_owned(), known: Known::of(known) }
 }
 
 /// The refusal of a drive that is no member.
-pub fn does_not_use(view: &ArrayView, drive: &Path) -> String {
+pub fn does_not_use(view: &ArrayView, drive: &Path) -> ErrorSentence {
     let members = all_members(view).into_iter().filter(|member| member.size_bytes.is_some());
-    let known: Vec<&str> = members.map(|member| member.path.as_str()).collect();
-    stria_host::does_not_use(&view.identity.name, drive, &known)
+    let members = Used(members.map(|member| member.path.clone()).collect());
+    ErrorSentence::DoesNotUse { array: view.identity.name.clone(), drive: drive.display().to_string(), members }
 }
 
 /// The beginning of a text, of so many bytes at most.
@@ -665,6 +658,12 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
 pub fn plain_event(array: &str, kind: &str, text: String) -> EventView {
     let (array, kind) = (array.to_owned(), kind.to_owned());
     EventView { sequence: 0, time_ms: now_ms(), array, kind, text, said: None, sweep: None, slot: None, mismatch_sectors: None }
+}
+
+/// The same with its sentence, if it has one.
+pub fn worded_event(array: &str, kind: &str, words: Words) -> EventView {
+    let said = words.said.map(EventSentence::Error);
+    EventView { said, ..plain_event(array, kind, words.text) }
 }
 
 /// The same with a sentence that programs can tell apart.

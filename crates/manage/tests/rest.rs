@@ -125,6 +125,7 @@ fn what_was_planned_is_done_and_nothing_else() {
     place.ok(&["create", "other", "--level", "1", &drives[3], "missing"]);
     let refused = ask(&place, "/jobs", Some(json!({"token": offer["token"]})));
     assert_eq!(refused.kind(), (409, "plan_changed"), "{refused:?}");
+    assert_eq!(refused.body["error"]["said"], json!({"code": "plan-outdated", "values": {}}), "{refused:?}");
     let offer = plan(&place, add.clone());
     assert_eq!((&offer["plan"]["confirm"], &offer["plan"]["role"]), (&json!("tank"), &json!("admin")), "{offer:#}");
     let unconfirmed = ask(&place, "/jobs", Some(json!({"token": offer["token"], "confirm": "lake"})));
@@ -307,6 +308,7 @@ fn settings_are_planned_and_kept() {
 
     let job = do_it(&place, set(json!({"bitmap": "none", "log": "none"})));
     assert!(job["state"] == "failed" && text(&job).contains("in use by"), "{job:#}");
+    assert_eq!(job["ends"][0]["code"], "set-needs-pause", "{job:#}");
     assert!(view()["bitmap"].is_object(), "nothing has changed");
     let offer = plan(&place, set(json!({"bitmap": "none", "log": "none", "force": true})));
     let said = offer["plan"].to_string();
@@ -372,11 +374,15 @@ fn the_pool_of_spares_is_shown_with_the_arrays_it_serves() {
     assert_eq!(pool["offers"][0]["drives"], json!([drives[3], drives[4]]), "{pool:#}");
     let page = ask(&place, "/drives", None).body;
     assert!(page.as_array().expect("a list").iter().any(|drive| drive["path"] == json!(drives[3]) && drive["pool"] == true));
-    for (drive, words) in
-        [(&drives[0], "in use by array"), (&drives[3], "is in the pool of spares"), (&"/etc/passwd".into(), "GET /api/v1/drives")]
-    {
+    for (drive, words, code) in [
+        (&drives[0], "in use by array", "drive-of-array"),
+        (&drives[3], "is in the pool of spares", "drive-in-pool"),
+        (&"/etc/passwd".into(), "GET /api/v1/drives", "drive-not-allowed"),
+    ] {
         let refused = ask(&place, "/plans", Some(add(drive)));
         assert!(refused.kind() == (409, "refused") && text(&refused.body).contains(words), "{refused:?}");
+        let said = &refused.body["error"]["said"];
+        assert_eq!((&said["code"], &said["values"]["drive"]), (&json!(code), &json!(drive)), "{refused:?}");
     }
 
     // An array takes one; the other leaves the pool.
@@ -505,6 +511,25 @@ fn jobs_are_cancelled_where_their_work_can_end() {
     let job = ask(&place, "/jobs", Some(json!({"token": offer["token"]}))).body;
     let refused = delete(&place, &format!("/jobs/{}", job["id"]));
     assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("restores redundancy"), "{refused:?}");
+
+    // What the engine refuses has its sentence as the end of the job, and in the event of that.
+    let job = ended(&place, &act(json!({"action": "scrub", "array": "tank"})));
+    let ends = json!([{"code": "scrub-while", "values": {"task": "rebuild", "percent": job["ends"][0]["values"]["percent"]}}]);
+    assert_eq!((&job["state"], &job["ends"]), (&json!("failed"), &ends), "{job:#}");
+    let events = ask(&place, "/events?kind=job", None).body;
+    let last = events["events"].as_array().and_then(|events| events.last()).expect("an event");
+    assert_eq!((&last["said"]["code"], &last["said"]["values"]["ends"]), (&json!("job-failed"), &ends), "{last:#}");
+    // The alarm of the failed drive, and the matter of a member, say what is left.
+    let alarm = || ask(&place, "/alarms", None).body[0].clone();
+    let end = Instant::now() + PATIENCE;
+    while alarm().is_null() {
+        assert!(Instant::now() < end, "no alarm stands");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let said = alarm()["said"].clone();
+    let values = &said["values"];
+    let expected = (&json!("alarm-member-dropped"), &json!(drives[0]), &json!("failed on command"), &json!(0));
+    assert_eq!((&said["code"], &values["drive"], &values["detail"], &values["then"]["losses_survived"]), expected, "{said:#}");
 
     // A trim of sparse images of 4 TiB has thousands of parts.
     let large: Vec<String> = ["d5", "d6"].map(|name| place.path("drives").join(name).display().to_string()).to_vec();

@@ -58,6 +58,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
             avoid: "do not start another process on the same drives: they are locked, and it would refuse".into(),
             drives: Vec::new(),
             reason: None,
+            said: None,
             rank: 1,
         }));
     }
@@ -138,6 +139,7 @@ mod tests {
                 avoid: String::new(),
                 drives: vec!["/dev/a".into()],
                 reason: Some(reason.into()),
+                said: None,
                 rank: 1,
             };
             words(&[matter], "").lines().nth(1).expect("the reason").trim().to_owned()

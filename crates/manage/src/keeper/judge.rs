@@ -1,6 +1,7 @@
 //! The decision whether an array can start now, should wait for more drives, or cannot start.
 
 use crate::config::Uuid;
+use crate::error_words::{Lack, Lacks};
 use stria_format::md::assemble::{AssembleErrorKind, Assembly};
 use stria_host::{Found, PlannedArray, awaited_slots, stays_out};
 
@@ -10,7 +11,7 @@ pub enum Judgement {
     /// Every member that took part last is here, so nothing is to be waited for.
     Complete(PlannedArray),
     /// It can start, but members that took part last are not here yet.
-    Degraded(PlannedArray, String),
+    Degraded(PlannedArray, Lacks),
     /// It cannot start on these drives.
     Impossible {
         /// The reason in words.
@@ -25,10 +26,10 @@ pub fn judge(mut found: Found, uuid: Uuid) -> (Judgement, Vec<String>) {
     let warnings = found.assemblies.iter().flat_map(stays_out).collect();
     let refused = found.assemblies.iter().find_map(|assembly| assembly.outcome.as_ref().err());
     let planned = found.arrays.iter().position(|array| array.uuid == uuid.0).map(|index| found.arrays.swap_remove(index));
-    let awaited: Vec<String> = found.assemblies.iter().filter_map(awaited).collect();
+    let awaited: Vec<Lack> = found.assemblies.iter().filter_map(awaited).collect();
     let judgement = match (planned, refused) {
         (Some(planned), None) if awaited.is_empty() => Judgement::Complete(planned),
-        (Some(planned), None) => Judgement::Degraded(planned, awaited.join("; ")),
+        (Some(planned), None) => Judgement::Degraded(planned, Lacks(awaited)),
         (_, Some(error)) => {
             let is_unsafe = error.kind == AssembleErrorKind::DirtyDegraded;
             Judgement::Impossible { reason: error.to_string(), is_unsafe }
@@ -42,8 +43,7 @@ pub fn judge(mut found: Found, uuid: Uuid) -> (Judgement, Vec<String>) {
 }
 
 /// The slots whose member took part last and is not here.
-fn awaited(assembly: &Assembly) -> Option<String> {
-    let slots: Vec<String> = awaited_slots(assembly).iter().map(ToString::to_string).collect();
-    let what = if slots.len() == 1 { "the drive of slot" } else { "the drives of slots" };
-    (!slots.is_empty()).then(|| format!("\"{}\" lacks {what} {}", assembly.name, slots.join(", ")))
+fn awaited(assembly: &Assembly) -> Option<Lack> {
+    let slots = awaited_slots(assembly);
+    (!slots.is_empty()).then(|| Lack { array: assembly.name.clone(), slots })
 }

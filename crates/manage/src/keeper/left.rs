@@ -4,6 +4,7 @@
 use super::mark::Mark;
 use crate::api::LeftAloneView;
 use crate::config::Uuid;
+use crate::error_words::Words;
 use std::path::{Path, PathBuf};
 
 /// Such a drive.
@@ -11,13 +12,13 @@ pub struct Left {
     pub array: Uuid,
     pub path: PathBuf,
     /// Why, and what to do.
-    pub text: String,
+    pub words: Words,
     mark: Option<Mark>,
 }
 
 impl Left {
-    pub fn new(array: Uuid, path: &Path, text: String) -> Self {
-        Self { array, path: path.to_owned(), text, mark: Mark::of(path) }
+    pub fn new(array: Uuid, path: &Path, words: Words) -> Self {
+        Self { array, path: path.to_owned(), words, mark: Mark::of(path) }
     }
 
     /// True if it was written to since, or is gone.
@@ -26,6 +27,7 @@ impl Left {
     }
 
     pub fn view(&self) -> LeftAloneView {
-        LeftAloneView { path: self.path.display().to_string(), text: self.text.clone() }
+        let Words { text, said } = self.words.clone();
+        LeftAloneView { path: self.path.display().to_string(), text, said }
     }
 }

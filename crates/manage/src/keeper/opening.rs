@@ -3,6 +3,7 @@
 use crate::api::Obstacle;
 use crate::config;
 use crate::directory::{GroupAnswer, begin_group};
+use crate::error_words::{ErrorSentence, Words};
 use crate::lane_spec::LaneSpec;
 use crate::serve::disk_serial;
 use crate::service::Service;
@@ -29,8 +30,8 @@ pub struct Opened {
 
 /// The reason why an array was not opened.
 pub struct Refused {
-    /// The reason in words.
-    pub text: String,
+    /// The reason.
+    pub words: Words,
     /// Its kind. That another program uses a drive, or a group is not there, may pass.
     pub obstacle: Obstacle,
     /// The drive that did not answer.
@@ -38,8 +39,8 @@ pub struct Refused {
 }
 
 impl Refused {
-    fn new(error: impl std::fmt::Display) -> Self {
-        Self { text: error.to_string(), obstacle: Obstacle::Other, silent: None }
+    fn new(words: impl Into<Words>) -> Self {
+        Self { words: words.into(), obstacle: Obstacle::Other, silent: None }
     }
 }
 
@@ -51,7 +52,7 @@ impl From<HostError> for Refused {
                 _ => Obstacle::Other,
             },
             silent: error.silent_drive().map(Path::to_owned),
-            text: error.to_string(),
+            words: error.into(),
         }
     }
 }
@@ -69,18 +70,20 @@ pub fn open(
     listening: bool,
 ) -> Result<Opened, Refused> {
     if service.serves(name) {
-        let text = format!("another array is served as \"{name}\": give one of the two another name (`stria rename`)");
-        return Err(Refused::new(text));
+        return Err(Refused::new(ErrorSentence::NameServed { array: name.to_owned() }));
     }
     for path in &array.vhost_user {
-        VhostUserServer::check(path).map_err(Refused::new)?;
+        VhostUserServer::check(path).map_err(|error| Refused::new(error.to_string()))?;
     }
     let answer = array.vhost_user_group.as_deref().map(|group| begin_group(group, GROUP_WITHIN));
     let (access, late_group) = match answer {
         None => (Some(SocketAccess::default()), None),
         // The name service may not know it yet while the machine boots: the start is tried again.
         Some(GroupAnswer::Known(group)) => {
-            let no_group = |error| Refused { obstacle: Obstacle::Group, ..Refused::new(format!("vhost-user-group: {error}")) };
+            let no_group = |error: String| Refused {
+                obstacle: Obstacle::Group,
+                ..Refused::new(ErrorSentence::GroupUnknown { reason: error })
+            };
             let group = group.map_err(no_group)?;
             (Some(of_group(group)), None)
         }

@@ -7,11 +7,13 @@
 use super::mark::Mark;
 use crate::api::{AddRequest, ArrayView, HealthView, MemberView};
 use crate::config::{Likeness, Spares};
-use crate::event_words::ServiceSentence;
+use crate::error_words::{ErrorSentence, Words};
+use crate::event_words::{Ends, EventSentence, ServiceSentence};
 use crate::service::Service;
 use crate::view;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_drive::{Access, DriveError, DriveInfo, SyncDrive, real_path_within, within_at, within_each};
@@ -133,6 +135,31 @@ pub struct PoolOffer {
     pub drives: Vec<PathBuf>,
     /// Why there is none.
     pub why_none: Option<String>,
+    /// The same for programs; absent: a part of it has text alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<Vec<ErrorSentence>>,
+}
+
+/// Why no spare of the pool suits: a reason for each.
+struct Whys(Vec<Words>);
+
+impl Whys {
+    /// Their sentences, if each has one.
+    fn said(self) -> Option<Vec<ErrorSentence>> {
+        self.0.into_iter().map(|why| why.said).collect()
+    }
+}
+
+impl fmt::Display for Whys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.iter().map(|why| why.text.as_str()).collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl From<Words> for Whys {
+    fn from(why: Words) -> Self {
+        Self(vec![why])
+    }
 }
 
 /// What the pool has for each array that takes spares.
@@ -142,40 +169,41 @@ pub fn offers(arrays: &[ArrayView], pool: &[(PathBuf, PoolState)], policy: &Spar
         wish_of(array, &array.identity.name, None).into_iter().chain(spans).collect::<Vec<_>>()
     };
     let offer = |need: Need| {
-        let (drives, why_none) = match suitable(&need, pool, policy) {
+        let (drives, why) = match suitable(&need, pool, policy) {
             Ok(drives) => (drives, None),
-            Err(_) if pool.is_empty() => (Vec::new(), Some("the pool is empty".to_owned())),
+            Err(_) if pool.is_empty() => (Vec::new(), Some(Whys(vec![ErrorSentence::PoolIsEmpty {}.into()]))),
             Err(why) => (Vec::new(), Some(why)),
         };
-        PoolOffer { array: need.array, span: need.span, drives, why_none }
+        let (why_none, said) = (why.as_ref().map(ToString::to_string), why.and_then(|why| why.said()));
+        PoolOffer { array: need.array, span: need.span, drives, why_none, said }
     };
     arrays.iter().flat_map(wishes).map(offer).collect()
 }
 
 /// The drives of the pool that suit, the best first; or why none does.
-fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Result<Vec<PathBuf>, String> {
+fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Result<Vec<PathBuf>, Whys> {
     let like = within_at("probe", &need.like, RESOLVE_WITHIN, stria_drive::probe)
-        .map_err(|_| format!("{} does not answer", need.like.display()))?
-        .map_err(|error| error.to_string())?;
+        .map_err(|_| Words::from(format!("{} does not answer", need.like.display())))?
+        .map_err(|error| Words::from(error.to_string()))?;
     let enclosure = enclosure_of(&need.like);
-    let mut reasons = Vec::new();
+    let mut reasons: Vec<Words> = Vec::new();
     let mut fitting: Vec<(bool, u64, PathBuf)> = Vec::new();
     for (path, state) in pool {
-        let shown = path.display();
+        let drive = path.display().to_string();
         let PoolState::Free(info) = state else {
             match state {
                 PoolState::Free(_) => {}
-                PoolState::Taken(array) => reasons.push(format!("{shown} is in \"{array}\"")),
-                PoolState::Unfit(why) => reasons.push(format!("{shown}: {why}")),
+                PoolState::Taken(array) => reasons.push(ErrorSentence::InArray { drive, array: array.clone() }.into()),
+                PoolState::Unfit(why) => reasons.push(format!("{drive}: {why}").into()),
             }
             continue;
         };
         let is_other_kind = info.limits.rotational != like.limits.rotational;
         let is_elsewhere = enclosure.is_some() && enclosure_of(&info.path) != enclosure;
         if policy.kind == Likeness::Same && is_other_kind {
-            reasons.push(format!("{shown} is another kind of drive"));
+            reasons.push(ErrorSentence::OtherKind { drive }.into());
         } else if policy.enclosure == Likeness::Same && is_elsewhere {
-            reasons.push(format!("{shown} sits in another enclosure"));
+            reasons.push(ErrorSentence::OtherEnclosure { drive }.into());
         } else {
             let avoided =
                 policy.enclosure == Likeness::Prefer && is_elsewhere || policy.kind == Likeness::Prefer && is_other_kind;
@@ -183,7 +211,7 @@ fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Resu
         }
     }
     if fitting.is_empty() {
-        return Err(reasons.join("; "));
+        return Err(Whys(reasons));
     }
     // A large one stays for an array that needs it. One that is too small refuses to join.
     fitting.sort();
@@ -264,7 +292,9 @@ pub fn give(
                 service.events().push(view::said_event(name, "pool_spare_taken", said));
             }
             Err(why) => {
-                let sentence = ServiceSentence::NoPoolSpareSuits { array: whom.clone(), reason: why.to_string() };
+                let reason = why.to_string();
+                let ends = Ends(why.said().map(|said| said.into_iter().map(EventSentence::Error).collect()));
+                let sentence = ServiceSentence::NoPoolSpareSuits { array: whom.clone(), reason, ends };
                 let text = sentence.to_string();
                 if !reported.contains(&text) {
                     service.events().push(view::said_event(name, "warning", sentence));
@@ -277,17 +307,17 @@ pub fn give(
     reported.is_empty()
 }
 
-fn join(service: &Service, need: &Need, paths: &[PathBuf]) -> Result<(PathBuf, String), String> {
+fn join(service: &Service, need: &Need, paths: &[PathBuf]) -> Result<(PathBuf, String), Whys> {
     let mut reasons = Vec::new();
     for path in paths {
         let request =
             AddRequest { path: path.clone(), span: need.span.clone(), force: false, confirmed: None, return_only: false };
         match service.add(&need.array, request) {
             Ok(done) => return Ok((path.clone(), done.message)),
-            Err(error) => reasons.push(error.to_string()),
+            Err(error) => reasons.push(error.words()),
         }
     }
-    Err(reasons.join("; "))
+    Err(Whys(reasons))
 }
 
 /// Locks the free drives of the pool, so that no other program takes them.

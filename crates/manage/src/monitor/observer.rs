@@ -2,13 +2,19 @@
 //! has seen.
 
 use super::board::DriveEntry;
+use crate::alarm_words::{AlarmSentence as Say, Findings, Lasting, Slow, StateThen};
 use crate::api::{AdoptedView, ArrayView, EventView, HealthView, MemberView};
+use crate::error_words::Detail;
+use crate::event_words::EventSentence;
 use crate::view::{all_members, found_mismatch, is_lost, is_unseen, last_drives, tree, was_replaced};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use stria_alarm::{AlarmConfig, Condition, Event};
+use stria_alarm::{AlarmConfig, Event};
 use stria_health::{DriveHealth, SlowMember, Verdict};
-use stria_terminal::size;
+use stria_host::HostSentence;
+
+/// A condition with its sentence.
+type Condition = stria_alarm::Condition<Say>;
 
 /// A member or an array that has not answered for so long is reported.
 const SILENT: Duration = Duration::from_secs(5);
@@ -103,7 +109,7 @@ struct Known {
     /// The progress of a sweep that was reported last, in per cent, by span and kind.
     progress: BTreeMap<(String, String), u8>,
     /// Data was lost: the end of the alarm, and its words.
-    unreadable: Option<(Instant, String)>,
+    unreadable: Option<(Instant, Loss)>,
     /// The members that do not answer, each with the cause that it is reported as.
     silent: BTreeMap<String, Cause>,
 }
@@ -119,10 +125,27 @@ pub struct Observer {
     past: Vec<Past>,
 }
 
+/// The event of data that was lost.
+#[derive(Clone)]
+struct Loss {
+    text: String,
+    said: Option<HostSentence>,
+}
+
+impl Loss {
+    fn of(event: &EventView) -> Self {
+        let said = match &event.said {
+            Some(EventSentence::Host(said)) => Some(said.clone()),
+            Some(EventSentence::Service(_) | EventSentence::Error(_)) | None => None,
+        };
+        Self { text: event.text.clone(), said }
+    }
+}
+
 /// Data of an array or span was lost before this run.
 struct Past {
     array: String,
-    text: String,
+    loss: Loss,
     /// The end of its alarm.
     until: Instant,
 }
@@ -155,7 +178,7 @@ impl Observer {
             let age = Duration::from_millis(latest_ms - event.time_ms);
             (age < UNREADABLE_LASTS).then(|| Past {
                 array: event.array.clone(),
-                text: event.text.clone(),
+                loss: Loss::of(event),
                 until: now + (UNREADABLE_LASTS - age),
             })
         });
@@ -192,7 +215,7 @@ impl Observer {
         }
         let is_here = |name: &String| views.iter().any(|view| view.identity.name == *name);
         for name in self.arrays.keys().filter(|name| !is_here(name)) {
-            seen.happenings.push(condition(
+            seen.happenings.push(happening(
                 Event::DeviceDisappeared,
                 name,
                 None,
@@ -208,7 +231,7 @@ impl Observer {
     /// still come.
     pub fn look_for_missing(&mut self, now: Instant, missing: &[AdoptedView], patience: Duration, seen: &mut Seen) {
         self.not_served.retain(|uuid, _| missing.iter().any(|array| array.uuid == *uuid));
-        for AdoptedView { name, uuid, text, .. } in missing {
+        for AdoptedView { name, uuid, text, said, .. } in missing {
             let new = || Missing { text: text.clone(), since: now, is_reported: false };
             let known = self.not_served.entry(uuid.clone()).or_insert_with(new);
             if known.text != *text {
@@ -216,8 +239,8 @@ impl Observer {
             }
             known.is_reported |= now.duration_since(known.since) >= patience + STARTING;
             if known.is_reported {
-                let text = format!("array \"{name}\" is not served: {text}");
-                seen.conditions.push(condition(Event::NotServed, name, None, text));
+                let (array, reason, cause) = (name.clone(), text.clone(), said.clone().into());
+                seen.conditions.push(condition(Event::NotServed, name, None, Say::AlarmNotServed { array, reason, cause }));
             }
         }
     }
@@ -231,39 +254,51 @@ impl Observer {
             let failed = present(view).into_iter().filter(|member| has_failed(member));
             known.lost = failed.map(|member| Lost::new(&member.path, false, now)).collect();
             known.came_degraded = view.condition.health != HealthView::Optimal && known.lost.is_empty();
-            seen.happenings.push(condition(Event::NewArray, name, None, format!("array \"{name}\" is served")));
+            seen.happenings.push(happening(Event::NewArray, name, None, format!("array \"{name}\" is served")));
         }
         members(known, now, view, links, seen);
         silent_members(known, view, links, &mut seen.conditions);
         sweeps(known, view, events, self.rebuild_step, seen);
         known.came_degraded &= view.condition.health != HealthView::Optimal;
         if known.came_degraded {
-            let text = format!("array \"{name}\" was degraded when it was first seen: {}{}", view.headline, last_drives(view));
-            seen.conditions.push(condition(Event::DegradedArray, name, None, text));
+            let said = Say::AlarmCameDegraded { array: name.clone(), then: then(view, &last_drives(view)) };
+            seen.conditions.push(condition(Event::DegradedArray, name, None, said));
         }
         let spare_count = all_members(view).iter().filter(|member| member.role == "spare").count();
-        if let Some(&wanted) = self.spares.get(name).filter(|&&wanted| spare_count < wanted) {
-            let text =
-                format!("array \"{name}\" has {spare_count} spares and should have {wanted}: `stria add {name} DRIVE` adds one");
-            seen.conditions.push(condition(Event::SparesMissing, name, None, text));
+        if let Some(&wanted_count) = self.spares.get(name).filter(|&&wanted| spare_count < wanted) {
+            let said = Say::AlarmSparesMissing { array: name.clone(), spare_count, wanted_count };
+            seen.conditions.push(condition(Event::SparesMissing, name, None, said));
         }
         let spans = tree(view);
         let is_of = |event: &&EventView| event.kind == "unreadable" && spans.iter().any(|span| span.identity.name == event.array);
         if let Some(event) = events.iter().rfind(is_of) {
-            known.unreadable = Some((now + UNREADABLE_LASTS, event.text.clone()));
+            known.unreadable = Some((now + UNREADABLE_LASTS, Loss::of(event)));
         }
         if let Some(past) = self.past.extract_if(.., |past| spans.iter().any(|span| span.identity.name == past.array)).last() {
-            known.unreadable.get_or_insert((past.until, past.text));
+            known.unreadable.get_or_insert((past.until, past.loss));
         }
         known.unreadable.take_if(|(until, _)| now >= *until);
-        if let Some((_, text)) = &known.unreadable {
-            seen.conditions.push(condition(Event::Unreadable, name, None, format!("array \"{name}\" has lost data: {text}")));
+        if let Some((_, Loss { text, said })) = &known.unreadable {
+            let (array, reason, cause) = (name.clone(), text.clone(), said.clone().into());
+            seen.conditions.push(condition(Event::Unreadable, name, None, Say::AlarmUnreadable { array, reason, cause }));
         }
     }
 }
 
-fn condition(event: Event, array: &str, component: Option<&str>, text: String) -> Condition {
-    Condition { event, array: array.into(), component: component.map(str::to_owned), text }
+/// A cause that stands.
+fn condition(event: Event, array: &str, component: Option<&str>, said: Say) -> Condition {
+    Condition { said: Some(said.clone()), ..happening(event, array, component, said.to_string()) }
+}
+
+/// An event, which programs and the journal alone get.
+fn happening(event: Event, array: &str, component: Option<&str>, text: String) -> Condition {
+    Condition { event, array: array.into(), component: component.map(str::to_owned), text, said: None }
+}
+
+/// The state of an array, with `more` behind its headline.
+fn then(view: &ArrayView, more: &str) -> StateThen {
+    let losses_survived = (view.condition.health != HealthView::Failed).then_some(view.redundancy.losses_survived);
+    StateThen { text: view.headline.clone() + more, losses_survived }
 }
 
 /// The members of an array and its spans, each once: of a drive that failed and was added again, what it is now.
@@ -301,7 +336,7 @@ fn members(known: &mut Known, now: Instant, view: &ArrayView, links: &Links, see
         }
         if member.is_some_and(|member| member.role == "in sync" && !is_lost(member)) && role != "in sync" {
             let text = format!("{path} is an active member of array \"{}\"", view.identity.name);
-            seen.happenings.push(condition(Event::SpareActive, &view.identity.name, Some(path), text));
+            seen.happenings.push(happening(Event::SpareActive, &view.identity.name, Some(path), text));
         }
     }
     decide_causes(known, now, &present, links);
@@ -356,10 +391,8 @@ fn decide_causes(known: &mut Known, now: Instant, present: &[&MemberView], links
 
 /// The causes of members that were dropped or lost.
 fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], seen: &mut Seen) {
-    let (name, headline) = (&view.identity.name, &view.headline);
-    let why = |member: Option<&MemberView>| {
-        member.and_then(|member| member.failure.as_deref()).map_or_else(String::new, |failure| format!(": {failure}"))
-    };
+    let name = &view.identity.name;
+    let why = |member: Option<&MemberView>| Detail(member.and_then(|member| member.failure.clone()));
     let mut links: BTreeMap<String, (Vec<&str>, bool)> = BTreeMap::new();
     let mut causes: Vec<(Condition, bool)> = Vec::new();
     for lost in &known.lost {
@@ -372,22 +405,29 @@ fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], se
                 *is_anew |= lost.is_anew;
             }
             Some(Cause::Own) => {
-                // More than the level survives: it still has the slot.
-                let verb = if member.is_some_and(is_lost) { "was lost" } else { "was dropped" };
-                let (event, kind) = if lost.was_spare { (Event::FailSpare, "spare") } else { (Event::Fail, "member") };
-                let text = format!("{kind} {path} of array \"{name}\" {verb}{}; the array now: {headline}", why(member));
-                causes.push((condition(event, name, Some(path), text), lost.is_anew));
+                let event = if lost.was_spare { Event::FailSpare } else { Event::Fail };
+                let (drive, array, detail, then) = (path.clone(), name.clone(), why(member), then(view, ""));
+                // Lost: more than the level survives, so it still has the slot.
+                let said = match (lost.was_spare, member.is_some_and(is_lost)) {
+                    (false, false) => Say::AlarmMemberDropped { drive, array, detail, then },
+                    (false, true) => Say::AlarmMemberLost { drive, array, detail, then },
+                    (true, false) => Say::AlarmSpareDropped { drive, array, detail, then },
+                    (true, true) => Say::AlarmSpareLost { drive, array, detail, then },
+                };
+                causes.push((condition(event, name, Some(path), said), lost.is_anew));
             }
         }
     }
     for (link, (paths, is_anew)) in links {
         let first = present.iter().copied().find(|member| member.path == paths[0]);
-        let text = format!(
-            "members {} of array \"{name}\", all on one link ({link}), were lost{}; look at its controller, cable, enclosure and power; the array now: {headline}",
-            paths.join(", "),
-            why(first)
-        );
-        causes.push((condition(Event::Fail, name, Some(&link), text), is_anew));
+        let said = Say::AlarmLinkLost {
+            drives: paths.into_iter().collect(),
+            array: name.clone(),
+            link: link.clone(),
+            detail: why(first),
+            then: then(view, ""),
+        };
+        causes.push((condition(Event::Fail, name, Some(&link), said), is_anew));
     }
     seen.anew.extend(causes.iter().filter(|(_, is_anew)| *is_anew).map(|(cause, _)| cause.clone()));
     seen.conditions.extend(causes.into_iter().map(|(cause, _)| cause));
@@ -419,22 +459,22 @@ fn silent_members(known: &mut Known, view: &ArrayView, links: &Links, conditions
         match &known.silent[&member.path] {
             Cause::Link(link) => together.entry(link).or_default().push(member),
             Cause::Own => {
-                let (path, time) = (&member.path, size::show_duration(member.waiting_ms.unwrap_or(0) / 1000));
-                let text = format!("member {path} of array \"{name}\" has not answered for {time}");
-                conditions.push(condition(Event::MemberSilent, name, Some(path), text));
+                let (path, lasting_s) = (&member.path, Lasting(member.waiting_ms.unwrap_or(0) / 1000));
+                let said = Say::AlarmMemberSilent { drive: path.clone(), array: name.clone(), lasting_s };
+                conditions.push(condition(Event::MemberSilent, name, Some(path), said));
             }
         }
     }
     for (link, members) in together {
         let longest = members.iter().filter_map(|member| member.waiting_ms).max().unwrap_or(0);
         let sharers = links.sharers(&members[0].path, &present);
-        let paths: Vec<&str> = sharers.iter().filter(|member| waits(member, WAITS)).map(|member| member.path.as_str()).collect();
-        let text = format!(
-            "members {} of array \"{name}\", all on one link ({link}), have not answered for {}; look at its controller, cable, enclosure and power",
-            paths.join(", "),
-            size::show_duration(longest / 1000)
-        );
-        conditions.push(condition(Event::MemberSilent, name, Some(link), text));
+        let said = Say::AlarmLinkSilent {
+            drives: sharers.iter().filter(|member| waits(member, WAITS)).map(|member| member.path.as_str()).collect(),
+            array: name.clone(),
+            link: link.to_owned(),
+            lasting_s: Lasting(longest / 1000),
+        };
+        conditions.push(condition(Event::MemberSilent, name, Some(link), said));
     }
 }
 
@@ -445,7 +485,7 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
         for event in events.iter().filter(|event| event.array == span.identity.name) {
             let Some(kind) = &event.sweep else { continue };
             let mut happened = |what, component: Option<&str>| {
-                seen.happenings.push(condition(what, name, component, format!("{}: {}", event.array, event.text)));
+                seen.happenings.push(happening(what, name, component, format!("{}: {}", event.array, event.text)));
             };
             match event.kind.as_str() {
                 "sweep_started" => happened(Event::RebuildStarted, None),
@@ -464,7 +504,7 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
         let reported = known.progress.entry((span.identity.name.clone(), sweep.kind.clone())).or_default();
         if reached > *reported && reached < 100 {
             let text = format!("{} of array \"{name}\" is at {percent} %", sweep.kind);
-            seen.happenings.push(condition(Event::Rebuild(reached), name, None, text));
+            seen.happenings.push(happening(Event::Rebuild(reached), name, None, text));
         }
         *reported = reached;
     }
@@ -473,41 +513,29 @@ fn sweeps(known: &mut Known, view: &ArrayView, events: &[EventView], step: u8, s
 /// The causes that the view shows, and slow members.
 fn lasting(view: &ArrayView, slow: &[SlowMember], conditions: &mut Vec<Condition>) {
     let name = &view.identity.name;
-    let mut so = |event, component: Option<&str>, text| conditions.push(condition(event, name, component, text));
+    let mut so = |event, component: Option<&str>, said| conditions.push(condition(event, name, component, said));
+    let array = || name.clone();
     if let Some(seconds) = view.condition.silent_s.filter(|&seconds| seconds >= SILENT.as_secs()) {
-        so(Event::ArraySilent, None, format!("array \"{name}\" has not answered for {seconds} s; its clients wait"));
+        so(Event::ArraySilent, None, Say::AlarmArraySilent { array: array(), seconds });
         // The rest of the view is older than that.
         return;
     }
-    if let Some(reason) = &view.condition.unreplayed {
-        let what = "remove the cause, then stop and serve it again";
-        so(
-            Event::ReadOnly,
-            None,
-            format!("array \"{name}\" takes no writes: the replay after the last crash ended early ({reason}); {what}"),
-        );
+    if let Some(reason) = view.condition.unreplayed.clone() {
+        so(Event::ReadOnly, None, Say::AlarmReadOnly { array: array(), reason });
     }
-    if let Some(reason) = &view.condition.superblock_refused {
-        let text =
-            format!("writes to array \"{name}\" fail: superblocks cannot be written ({reason}); `stria explain` says what to do");
-        so(Event::SuperblockRefused, None, text);
+    if let Some(reason) = view.condition.superblock_refused.clone() {
+        so(Event::SuperblockRefused, None, Say::AlarmSuperblockRefused { array: array(), reason });
     }
     let full: Vec<&str> = present(view).into_iter().filter(|member| member.no_room).map(|member| member.path.as_str()).collect();
     if !full.is_empty() {
-        let text =
-            format!("writes to array \"{name}\" fail: no space for {}; free some on their file system or pool", full.join(", "));
-        so(Event::NoSpace, None, text);
+        so(Event::NoSpace, None, Say::AlarmNoSpace { array: array(), drives: full.into_iter().collect() });
     }
     if found_mismatch(view) {
-        let text = format!(
-            "the last scrub of array \"{name}\" found redundancy that does not match; `stria status {name}` says what repairs it"
-        );
-        so(Event::Mismatch, None, text);
+        so(Event::Mismatch, None, Say::AlarmMismatch { array: array() });
     }
     for member in slow {
-        let path = &member.path;
-        let text = format!("member {path} of array \"{name}\" {}; it slows all of them", member.words());
-        so(Event::SlowMember, Some(path), text);
+        let (drive, slow) = (member.path.clone(), Slow(member.clone()));
+        so(Event::SlowMember, Some(&member.path), Say::AlarmSlowMember { drive, array: array(), slow });
     }
 }
 
@@ -529,9 +557,9 @@ fn health(view: &ArrayView, drives: &[DriveEntry], seen: &mut Seen) {
             Verdict::Watch => Event::DriveWatch,
             Verdict::Replace => Event::DriveReplace,
         };
-        let reasons: Vec<&str> = health.findings.iter().map(|finding| finding.sentence.as_str()).collect();
-        let text = format!("drive {} of array \"{}\": {}", member.path, view.identity.name, reasons.join(". "));
-        seen.conditions.push(condition(event, &view.identity.name, Some(&member.path), text));
+        let (drive, array) = (member.path.clone(), view.identity.name.clone());
+        let said = Say::AlarmDriveHealth { drive, array, findings: Findings(health.findings.clone()) };
+        seen.conditions.push(condition(event, &view.identity.name, Some(&member.path), said));
     }
 }
 
@@ -564,6 +592,19 @@ mod tests {
     fn look(observer: &mut Observer, view: &ArrayView) -> (Vec<String>, Vec<String>) {
         let seen = observer.look(Instant::now(), std::slice::from_ref(view), NOTHING, &[], NONE_SLOW);
         (names(&seen.conditions), names(&seen.happenings))
+    }
+
+    #[test]
+    fn a_cause_that_stands_has_the_sentence_of_its_text() {
+        let mut observer = Observer::new(&AlarmConfig::default());
+        look(&mut observer, &array(WELL));
+        let mut failed = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync")]);
+        failed.parts.members[0].no_room = true;
+        let seen = observer.look(Instant::now(), &[failed], NOTHING, &[], NONE_SLOW);
+        assert_eq!(names(&seen.conditions), ["Fail", "NoSpace"]);
+        for cause in &seen.conditions {
+            assert_eq!(cause.said.as_ref().map(ToString::to_string).as_ref(), Some(&cause.text));
+        }
     }
 
     const WELL: &[(&str, &str)] = &[("a", "in sync"), ("b", "in sync"), ("c", "in sync"), ("s", "spare")];
@@ -806,6 +847,7 @@ mod tests {
             uuid: "1".into(),
             state: crate::api::AdoptedState::Waiting,
             text: "2 drives are missing".into(),
+            said: None,
             obstacle: Some(crate::api::Obstacle::Drives),
             drives: Vec::new(),
             again_in_s: None,

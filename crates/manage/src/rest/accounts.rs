@@ -8,6 +8,7 @@ use super::auth::{Begun, Guard, Peer};
 use super::users::Users;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{ApiOptions, SystemAccounts};
+use crate::error_words::ErrorSentence;
 use nix::unistd::User;
 use std::io;
 use std::process::Stdio;
@@ -68,11 +69,10 @@ impl Accounts {
     pub async fn log_in(&self, guard: &Arc<Guard>, peer: &Peer, user: String, password: String) -> Result<Begun, Refusal> {
         let begun = Instant::now();
         let Some(service) = self.service.clone() else {
-            let text = "accounts of the system may not log in here: begin the session with a token; [api] system-accounts in stria.toml admits accounts";
-            return Err(ApiError::new(ApiErrorKind::Forbidden, text).into());
+            return Err(ApiError::new(ApiErrorKind::Forbidden, ErrorSentence::NoAccounts {}).into());
         };
         let Ok(permit) = self.permits.try_acquire() else {
-            return Err(ApiError::new(ApiErrorKind::TooMany, "other logins are being checked: try again in a moment").into());
+            return Err(ApiError::new(ApiErrorKind::TooMany, ErrorSentence::LoginsBusy {}).into());
         };
         guard.suspect(peer)?;
         let verdict = check(&Login { service, user: user.clone(), password, from: peer.address() }).await;
@@ -96,10 +96,7 @@ impl Accounts {
             }
             Verdict::Wrong(reason) => reason,
             Verdict::Failed(text) => {
-                let error = ApiError::new(
-                    ApiErrorKind::Failed,
-                    "the password cannot be checked: the events of the daemon have the reason",
-                );
+                let error = ApiError::new(ApiErrorKind::Failed, ErrorSentence::PasswordUnchecked {});
                 return Err(Refusal {
                     error,
                     record: Some(format!("a login from {} could not be checked: {text}", peer.shown())),
@@ -112,9 +109,8 @@ impl Accounts {
             spawn_blocking(move || users.ask(move || User::from_name(&user).ok().flatten()).flatten()).await.ok().flatten();
         let name = known.map_or_else(|| "an unknown name".to_owned(), |user| user.name);
         sleep_until(begun + REFUSED_AFTER).await;
-        let text = "the login was refused: name or password is wrong, or the account may not use the API";
         let record = format!("{} was refused a login as {name}: {reason}", peer.shown());
-        Err(Refusal { error: ApiError::new(ApiErrorKind::Unauthorized, text), record: Some(record) })
+        Err(Refusal { error: ApiError::new(ApiErrorKind::Unauthorized, ErrorSentence::LoginRefused {}), record: Some(record) })
     }
 }
 

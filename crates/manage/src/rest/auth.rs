@@ -16,6 +16,7 @@ use super::users::{Users, user_name};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::clock::now_ms;
 use crate::config::{ApiGroup, ApiOptions, SystemAccounts};
+use crate::error_words::ErrorSentence;
 use nix::unistd::{Gid, Group, User};
 use ring::digest::{Context, SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -247,8 +248,8 @@ impl Wrong {
     fn check(&self, origin: &str) -> Result<(), ApiError> {
         match self.0.get(origin) {
             Some((since, count)) if is_recent(*since) && *count >= WRONG_MAX => {
-                let text = format!("too many wrong tokens or passwords came from {origin}: wait {} s", FORGIVEN_AFTER.as_secs());
-                Err(ApiError::new(ApiErrorKind::TooMany, text))
+                let said = ErrorSentence::TooManyWrong { origin: origin.to_owned(), seconds: FORGIVEN_AFTER.as_secs() };
+                Err(ApiError::new(ApiErrorKind::TooMany, said))
             }
             _ => Ok(()),
         }
@@ -382,7 +383,7 @@ impl Guard {
 
     fn lines(&self) -> Result<Vec<TokenLine>, ApiError> {
         read_tokens(&self.tokens)
-            .map_err(|fault| ApiError::new(ApiErrorKind::Failed, format!("no token counts until its file is repaired: {fault}")))
+            .map_err(|fault| ApiError::new(ApiErrorKind::Failed, ErrorSentence::TokensDamaged { reason: fault.to_string() }))
     }
 
     /// The caller. `is_unattended`: the page sent the request without its user, so it does not keep the session alive.
@@ -414,12 +415,12 @@ impl Guard {
                     let group = lock(&self.groups).0;
                     let find = |group| Group::from_gid(Gid::from_raw(group)).ok().flatten();
                     let group = group.and_then(|group| self.users.ask(move || find(group)).flatten());
-                    let remedy = group.map_or_else(
-                        || "[api] group in stria.toml lets a group in".to_owned(),
-                        |group| format!("members of the group {} may", group.name),
-                    );
-                    let text = format!("{} may not use the API: {remedy}", user_name(*uid));
-                    Err(ApiError::new(ApiErrorKind::Forbidden, text))
+                    let name = user_name(*uid);
+                    let said = match group {
+                        None => ErrorSentence::NotAdmitted { name },
+                        Some(group) => ErrorSentence::NotInGroup { name, group: group.name },
+                    };
+                    Err(ApiError::new(ApiErrorKind::Forbidden, said))
                 }
             },
             Peer::Tls { certificate, .. } => {
@@ -432,10 +433,7 @@ impl Guard {
                 let lines = if proof.is_some() { self.lines()? } else { Vec::new() };
                 match lines.into_iter().find(|line| proof.as_ref() == Some(&line.proof)) {
                     Some(line) => Ok(caller(line.name, line.role, Via::Certificate)),
-                    None => {
-                        let text = "show a token (authorization: Bearer …), a known client certificate, or begin a session";
-                        Err(ApiError::new(ApiErrorKind::Unauthorized, text))
-                    }
+                    None => Err(ApiError::new(ApiErrorKind::Unauthorized, ErrorSentence::NoSession {})),
                 }
             }
         }
@@ -495,7 +493,7 @@ impl Guard {
         }
         // An attacker with more addresses than are remembered is slowed by the length of tokens alone.
         lock(&self.wrong).count(origin);
-        Err(ApiError::new(ApiErrorKind::Unauthorized, "this token is unknown: `stria token create` makes one"))
+        Err(ApiError::new(ApiErrorKind::Unauthorized, ErrorSentence::TokenUnknown {}))
     }
 
     /// Counts a password of this peer as a wrong one before it is checked, so that many at a time are no way around the bound.
@@ -508,10 +506,7 @@ impl Guard {
         wrong.check(&peer.origin())?;
         match wrong.count(peer.origin()) {
             true => Ok(()),
-            false => Err(ApiError::new(
-                ApiErrorKind::TooMany,
-                "wrong tokens and passwords come from too many addresses: wait a minute",
-            )),
+            false => Err(ApiError::new(ApiErrorKind::TooMany, ErrorSentence::TooManyWrongFrom {})),
         }
     }
 
@@ -529,7 +524,7 @@ impl Guard {
     pub fn begin(&self, peer: &Peer, token: &str) -> Result<Begun, ApiError> {
         let line = self.line_of(peer, token)?;
         let begun = self.open(peer, Bought::Token(line))?;
-        begun.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, "the token was removed just now"))
+        begun.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, ErrorSentence::TokenRemoved {}))
     }
 
     /// Begins a session of an account whose password was right. `None`: it has no role.
@@ -539,8 +534,7 @@ impl Guard {
     pub fn begin_account(&self, peer: &Peer, name: &str) -> Result<Option<Begun>, ApiError> {
         let asked = name.to_owned();
         let Some(user) = self.users.ask(move || User::from_name(&asked).ok().flatten()) else {
-            let text = "the account cannot be looked up, as the name service of this machine does not answer: log in with a token, or try again later";
-            return Err(ApiError::new(ApiErrorKind::Failed, text));
+            return Err(ApiError::new(ApiErrorKind::Failed, ErrorSentence::AccountNotFound {}));
         };
         let Some(user) = user else { return Ok(None) };
         self.open(peer, Bought::Account(user.uid.as_raw()))
@@ -552,10 +546,8 @@ impl Guard {
         }
         let holder = by.holder();
         let Some(count) = lock(&self.logins).count(holder.clone(), LOGINS_MAX) else {
-            let text = format!(
-                "{holder} began more than {LOGINS_MAX} sessions within a minute: use a session that is open, or wait a minute"
-            );
-            return Err(ApiError::new(ApiErrorKind::TooMany, text));
+            let said = ErrorSentence::TooManySessions { name: holder.to_string(), most: LOGINS_MAX };
+            return Err(ApiError::new(ApiErrorKind::TooMany, said));
         };
         let (number, now) = (secret(), Instant::now());
         let session = Session { by, csrf: secret(), begun: now, expires_ms: now_ms() + LASTS.as_millis() as u64, seen: now };

@@ -5,6 +5,7 @@ use super::machine::Machine;
 use super::types::Message;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::edit::Edit;
+use crate::error_words::ErrorSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stria_terminal::Failure;
@@ -53,8 +54,7 @@ pub fn set(machine: &Machine, wanted: &AlarmSettings) -> Result<Message, ApiErro
     // From here on no command changes the file.
     let mut edit = Edit::open(&machine.config_path).map_err(failed)?;
     if settings(machine)?.tag != wanted.tag {
-        let text = "the channels of alarms were changed by somebody else since they were read: read them again";
-        return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
+        return Err(ApiError::new(ApiErrorKind::PlanChanged, ErrorSentence::ChannelsChanged {}));
     }
     edit.alarms(&wanted.mail, &wanted.webhook).map_err(failed)?;
     edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, failure.to_string()))?;

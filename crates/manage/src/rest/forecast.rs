@@ -6,6 +6,7 @@
 use super::drives;
 use super::machine::Machine;
 use crate::api::{ApiError, ApiErrorKind};
+use crate::error_words::ErrorSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -121,7 +122,7 @@ pub fn forecast(planner: &Planner, machine: &Machine, wish: &ForecastRequest) ->
         return Err(invalid(format!("{purpose:?} is not a purpose: database, vm, media, backup or desktop")));
     }
     if wish.drives.is_empty() || wish.drives.len() > DRIVES_MAX || wish.spares > DRIVES_MAX {
-        return Err(invalid(format!("a forecast is for 1 to {DRIVES_MAX} drives")));
+        return Err(ApiError::new(ApiErrorKind::Invalid, ErrorSentence::ForecastCount { most: DRIVES_MAX }));
     }
     let (known, models) = match planner.catalogue() {
         Ok(catalogue) => catalogue,
@@ -154,7 +155,7 @@ pub fn forecast(planner: &Planner, machine: &Machine, wish: &ForecastRequest) ->
 }
 
 fn busy() -> ApiError {
-    ApiError::new(ApiErrorKind::TooMany, "another forecast is being made: ask again when it has ended, within a minute")
+    ApiError::new(ApiErrorKind::TooMany, ErrorSentence::ForecastsBusy {})
 }
 
 impl Planner {

@@ -13,13 +13,14 @@ use crate::atomic_file::replace;
 use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
-use crate::event_words::ServiceSentence;
+use crate::error_words::ErrorSentence;
+use crate::event_words::{Ends, EventSentence, ServiceSentence};
 use crate::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::meant::{self, cannot_be_read_back, chosen, look};
 use crate::mounts::{Below, awaited};
 use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
-use crate::progress::{GAVE_UP, Quiet, has_targets, is_given_up, redundant_count, running};
+use crate::progress::{Quiet, has_targets, is_given_up, redundant_count, running};
 use crate::settings::SettingsRequest;
 use crate::view::{self, cut};
 use crate::wipe::{self, WipeMeans};
@@ -124,17 +125,17 @@ impl Kept {
         let kind = Kind::of(action);
         let running: Vec<&Job> = self.jobs.iter().filter(|job| job.state == JobState::Running).collect();
         let alike = running.iter().filter(|job| Kind::of(&job.action) == kind && !self.following.contains(&job.id)).count();
-        let (most, jobs) = match kind {
-            Kind::Harmless => (HARMLESS_MAX, "short jobs"),
-            Kind::Erasure => (RUNNING_MAX, "erasures"),
-            Kind::Other => (RUNNING_MAX, "jobs"),
+        let (most, too_many) = match kind {
+            Kind::Harmless => (HARMLESS_MAX, ErrorSentence::TooManyShortJobs { count: HARMLESS_MAX }),
+            Kind::Erasure => (RUNNING_MAX, ErrorSentence::TooManyErasures { count: RUNNING_MAX }),
+            Kind::Other => (RUNNING_MAX, ErrorSentence::TooManyJobs { count: RUNNING_MAX }),
         };
-        let (count, jobs) = match (alike < most, running.len() < ALL_MAX) {
+        let said = match (alike < most, running.len() < ALL_MAX) {
             (true, true) => return Ok(()),
-            (true, false) => (ALL_MAX, "jobs"),
-            (false, _) => (most, jobs),
+            (true, false) => ErrorSentence::TooManyJobs { count: ALL_MAX },
+            (false, _) => too_many,
         };
-        Err(ApiError::new(ApiErrorKind::TooMany, format!("{count} {jobs} are running already: wait until one has ended")))
+        Err(ApiError::new(ApiErrorKind::TooMany, said))
     }
 
     fn add_earlier(&mut self, jobs: VecDeque<Job>) {
@@ -275,10 +276,12 @@ impl Jobs {
         let (jobs, machine, id) = (Arc::clone(self), Arc::clone(machine), job.id);
         let spawned = std::thread::Builder::new().name("job".into()).spawn(move || jobs.run(&machine, id, &plan));
         if let Err(error) = spawned {
-            let text = format!("the system gives no thread: {error}");
-            self.change(job.id, |job| (job.state, job.text) = (JobState::Failed, text.clone()));
+            let said = ErrorSentence::NoThread { reason: error.to_string() };
+            self.change(job.id, |job| {
+                (job.state, job.text, job.ends) = (JobState::Failed, said.to_string(), Some(vec![said.clone().into()]));
+            });
             self.save();
-            return Err(ApiError::new(ApiErrorKind::Failed, text));
+            return Err(ApiError::new(ApiErrorKind::Failed, said));
         }
         Ok(job)
     }
@@ -342,6 +345,10 @@ impl Jobs {
             kept.following.remove(&id);
             kept.cancelled.remove(&id)
         };
+        if let Err(error) = &outcome {
+            // The ends of its sweeps say it as well.
+            self.change(id, |job| job.ends = job.ends.take().or_else(|| Some(vec![error.said.as_deref()?.clone().into()])));
+        }
         let (state, text) = match (outcome, cancelled) {
             (Ok(text), _) => (JobState::Done, text),
             (Err(error), Some(by)) => {
@@ -352,18 +359,19 @@ impl Jobs {
             }
             (Err(error), None) => (JobState::Failed, error.message),
         };
-        let mut by = String::new();
+        let (mut by, mut ends) = (String::new(), Ends(None));
         self.change(id, |job| {
             (job.state, job.task, job.ended_ms) = (state, None, Some(now_ms()));
             job.text.clone_from(&text);
             by.clone_from(&job.by);
+            ends.0.clone_from(&job.ends);
         });
         self.save();
         let (job, title, outcome) = (id, plan.said.title.clone(), text);
         let said = match state {
             JobState::Done => ServiceSentence::JobDone { job, by, title, outcome },
-            JobState::Cancelled => ServiceSentence::JobCancelled { job, by, title, outcome },
-            JobState::Failed | JobState::Running => ServiceSentence::JobFailed { job, by, title, outcome },
+            JobState::Cancelled => ServiceSentence::JobCancelled { job, by, title, outcome, ends },
+            JobState::Failed | JobState::Running => ServiceSentence::JobFailed { job, by, title, outcome, ends },
         };
         machine.service.events().push(view::said_event(plan.action.array().unwrap_or_default(), "job", said));
     }
@@ -407,15 +415,18 @@ impl Jobs {
             self.change(id, |job| (job.task, job.text) = (task, text));
             std::thread::sleep(LOOK_EVERY);
         };
-        let said: Vec<_> = ends.iter().filter_map(|event| event.said.clone()).collect();
-        if !gave_up && !ends.is_empty() && said.len() == ends.len() {
+        let mut said: Vec<EventSentence> = ends.iter().filter_map(|event| event.said.clone()).collect();
+        let is_said = said.len() == ends.len();
+        said.extend(gave_up.then(|| ErrorSentence::RebuildGaveUp {}.into()));
+        if is_said && !said.is_empty() {
             self.change(id, |job| job.ends = Some(said));
         }
         let words = ends.iter().map(|event| event.text.clone()).collect::<Vec<_>>().join("; ");
+        let gave_up_words = ErrorSentence::RebuildGaveUp {}.to_string();
         let words = match (words.is_empty(), gave_up) {
             (true, false) => text,
-            (true, true) => GAVE_UP.to_owned(),
-            (false, true) => format!("{words}; {GAVE_UP}"),
+            (true, true) => gave_up_words,
+            (false, true) => format!("{words}; {gave_up_words}"),
             (false, false) => words,
         };
         let stopped = ends.iter().find(|event| {
@@ -687,7 +698,7 @@ fn rename(machine: &Machine, array: &str, name: &str) -> Result<Outcome, ApiErro
 
 /// The refusal of a job that is not known.
 pub fn no_job(id: &str) -> ApiError {
-    ApiError::new(ApiErrorKind::NotFound, format!("there is no job {id}"))
+    ApiError::new(ApiErrorKind::NotFound, ErrorSentence::NoJob { job: id.to_owned() })
 }
 
 #[cfg(test)]

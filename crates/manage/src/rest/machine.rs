@@ -5,6 +5,7 @@ use super::looks::Looks;
 use super::types::ArrayEntry;
 use crate::api::{ApiError, ApiErrorKind, ArrayView};
 use crate::config::Config;
+use crate::error_words::{ErrorSentence, Words};
 use crate::keeper::Keeper;
 use crate::monitor::Monitor;
 use crate::routine::Routine;
@@ -33,7 +34,7 @@ pub struct Machine {
     pub looks: Looks,
 }
 
-fn refused(text: impl Into<String>) -> ApiError {
+fn refused(text: impl Into<Words>) -> ApiError {
     ApiError::new(ApiErrorKind::Refused, text)
 }
 
@@ -73,7 +74,10 @@ impl Machine {
         let entry = self.entry(name)?;
         match entry.view.clone() {
             Some(view) => Ok((entry, view)),
-            None => Err(refused(format!("array \"{}\" is not served: {}", entry.name, entry.text))),
+            None => {
+                let (array, reason, cause) = (entry.name, entry.text, entry.said.into());
+                Err(refused(ErrorSentence::NotServed { array, reason, cause }))
+            }
         }
     }
 
@@ -85,7 +89,7 @@ impl Machine {
     pub fn assemblies(&self) -> Result<(Vec<Assembly>, Vec<String>), ApiError> {
         let paths = drives::paths(&self.keeper.config().daemon);
         if paths.is_empty() {
-            return Err(refused("this machine has no drives that Stria may look at"));
+            return Err(refused(ErrorSentence::NoDrivesHere {}));
         }
         let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
         let (found, unread) = find_readable(&paths, options)?;

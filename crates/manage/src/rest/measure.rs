@@ -7,6 +7,7 @@ use super::looks::tasks;
 use super::machine::Machine;
 use crate::api::{ApiError, ApiErrorKind, ArrayView, MemberView};
 use crate::clock::now_ms;
+use crate::error_words::{ErrorSentence, Words};
 use crate::view::all_members;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -114,7 +115,7 @@ impl Measurements {
     fn turn(&self) -> Result<Turn<'_>, ApiError> {
         match self.is_busy.swap(true, Ordering::SeqCst) {
             false => Ok(Turn(&self.is_busy)),
-            true => Err(refused("something is being measured already: try again in half a minute")),
+            true => Err(refused(ErrorSentence::MeasuresAlready {})),
         }
     }
 
@@ -128,7 +129,7 @@ impl Measurements {
     }
 }
 
-fn refused(text: impl Into<String>) -> ApiError {
+fn refused(text: impl Into<Words>) -> ApiError {
     ApiError::new(ApiErrorKind::Refused, text)
 }
 
@@ -294,7 +295,7 @@ pub fn price(measurements: &Measurements, machine: &Machine, array: &str) -> Res
     let _turn = measurements.turn()?;
     let running = |view: &ArrayView| tasks(view).into_iter().next();
     let Some(task) = running(&view).filter(|_| !view.condition.paused) else {
-        return Err(refused(format!("no resync, rebuild or scrub of \"{}\" runs, so it costs nothing", entry.name)));
+        return Err(refused(ErrorSentence::NoSweepRuns { array: entry.name }));
     };
     machine.service.set_measuring(&entry.name, true)?;
     let _goes_on = GoesOn(machine, &entry.name);
@@ -308,7 +309,7 @@ pub fn price(measurements: &Measurements, machine: &Machine, array: &str) -> Res
         // A sweep that is held is not in the view of its array.
         if !is_held {
             let Some(task) = running(&machine.service.array(&entry.name)?) else {
-                return Err(refused(format!("the {} ended meanwhile", task.kind)));
+                return Err(refused(ErrorSentence::SweepEnded { sweep_kind: task.kind }));
             };
             speed = task.bytes_per_s;
         }
@@ -316,7 +317,7 @@ pub fn price(measurements: &Measurements, machine: &Machine, array: &str) -> Res
     let noise = sides.map(noise).into_iter().fold(0.0, f64::max);
     let [running, held] = sides.map(|[first, second]| first.and(second).clients());
     if held.requests_per_s == 0.0 && running.requests_per_s == 0.0 {
-        return Err(refused("no client sent a request meanwhile, so the sweep costs clients nothing now"));
+        return Err(refused(ErrorSentence::NoClientRequest {}));
     }
     Ok(SweepPrice { at_ms: now_ms(), kind: task.kind, sweep_bytes_per_s: speed, running, held, noise })
 }

@@ -15,6 +15,7 @@ use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, Firmware
 use crate::clock::now_ms;
 use crate::config::Uuid;
 use crate::drive_name::{are_one, refuse_twins};
+use crate::error_words::{ErrorSentence, Words};
 use crate::meant::{self, chosen};
 use crate::plan_words::{DriveKind, PlanSentence as Say, Size, Slots};
 use crate::service::firmware::{Update, check_update};
@@ -58,11 +59,11 @@ struct Offered {
 #[derive(Default)]
 pub struct Plans(Mutex<HashMap<String, Offered>>);
 
-fn refused(text: impl Into<String>) -> ApiError {
+fn refused(text: impl Into<Words>) -> ApiError {
     ApiError::new(ApiErrorKind::Refused, text)
 }
 
-fn invalid(text: impl Into<String>) -> ApiError {
+fn invalid(text: impl Into<Words>) -> ApiError {
     ApiError::new(ApiErrorKind::Invalid, text)
 }
 
@@ -92,8 +93,7 @@ impl Plans {
         match plans.get(&key) {
             Some(offered) if offered.since.elapsed() < LASTS && offered.by == caller.name => {}
             _ => {
-                let text = "this plan is unknown, older than 10 minutes, used already, or another user's: ask for a new one";
-                return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
+                return Err(ApiError::new(ApiErrorKind::PlanChanged, ErrorSentence::PlanUnknown {}));
             }
         }
         Ok(plans.remove(&key).expect("it was just seen").based)
@@ -338,8 +338,8 @@ pub fn plan(machine: &Machine, action: &Action, caller: &Caller) -> Result<Based
         Action::Firmware { array, drive, image, slot, activate, force } => {
             // Its plan reads a file that the caller names with the daemon's rights: only an admin may learn of its content.
             if caller.role < Role::Admin {
-                let text = format!("an update of firmware needs the role admin, and {} has {}", caller.name, caller.role.word());
-                return Err(ApiError::new(ApiErrorKind::Forbidden, text));
+                let (name, mine) = (caller.name.clone(), caller.role.word().to_owned());
+                return Err(ApiError::new(ApiErrorKind::Forbidden, ErrorSentence::FirmwareNeedsAdmin { name, mine }));
             }
             let (slot, activate, force) = (*slot, *activate, *force);
             plan_firmware(
@@ -390,7 +390,7 @@ fn plan_adopt(machine: &Machine, action: &Action, array: &str) -> Result<Based, 
 
 fn plan_release(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
     let entry = machine.entry(array)?;
-    refuse_served(&entry, "release")?;
+    refuse_served(&entry, |array| ErrorSentence::StopBeforeRelease { array })?;
     let title = Say::ReleaseArray { array: entry.name.clone() };
     Ok(Draft::new(action, Role::Admin, title).on(&entry).done(&entry.name))
 }
@@ -445,8 +445,8 @@ fn plan_remove(machine: &Machine, action: &Action, array: &str, drive: &Path) ->
     let (entry, view) = machine.served(array)?;
     let member = member(&view, drive)?;
     if !matches!(member.role.as_str(), "failed" | "spare") {
-        let (path, role) = (&member.path, &member.role);
-        return Err(refused(format!("{path} is {role} in \"{}\": replace it, or fail it first", entry.name)));
+        let (drive, member_role, array) = (member.path.clone(), member.role.clone(), entry.name.clone());
+        return Err(refused(ErrorSentence::NotRemovable { drive, member_role, array }));
     }
     let (drive, array) = (member.path.clone(), entry.name.clone());
     let is_spare = member.role == "spare";
@@ -544,7 +544,7 @@ fn plan_locate(machine: &Machine, action: &Action, drive: &Path, on: bool) -> Re
     let known = drives::paths(&machine.keeper.config().daemon);
     let is_member = |entry: &ArrayEntry| entry.drives.iter().any(|path| Path::new(path) == drive);
     if !known.iter().any(|path| path == drive) && !machine.entries(false).iter().any(is_member) {
-        return Err(refused(format!("{} is not a drive of this machine: GET /api/v1/drives lists them", drive.display())));
+        return Err(refused(ErrorSentence::NoDriveOfMachine { drive: drive.display().to_string() }));
     }
     let drive = drive.display().to_string();
     let title = if on { Say::LightOn { drive } } else { Say::LightOff { drive } };
@@ -591,7 +591,7 @@ fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Res
     let spec = spec(create, Overwrite::Anything)?;
     let taken = machine.entries(true).into_iter().any(|entry| entry.name == create.name);
     if taken {
-        return Err(refused(format!("an array \"{}\" belongs to Stria already: choose another name", create.name)));
+        return Err(refused(ErrorSentence::NameTaken { array: create.name.clone() }));
     }
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
     let pages = chosen_drives(machine, &paths)?;
@@ -639,16 +639,16 @@ pub fn spec(create: &CreateAction, overwrite: Overwrite) -> Result<CreateSpec, A
     let layout = create.layout.as_deref().map(|name| single.parse_layout(name)).transpose().map_err(invalid)?;
     let strip = create.strip_bytes;
     if strip.is_some_and(|strip| !strip.is_power_of_two() || !(4096..=1 << 20).contains(&strip)) {
-        return Err(invalid("a strip is a power of two from 4 KiB to 1 MiB"));
+        return Err(invalid(ErrorSentence::StripInvalid {}));
     }
     let is_name = !create.name.is_empty()
         && create.name.len() <= 31
         && create.name.chars().all(|c| !c.is_control() && c != '/' && c != ':');
     if !is_name {
-        return Err(invalid("the name of an array has 1 to 31 bytes, and neither a slash nor a colon"));
+        return Err(invalid(ErrorSentence::NameInvalid {}));
     }
     if create.spans.is_some() && matches!(level, ArrayLevel::Single(_)) {
-        return Err(invalid(format!("only levels 50 and 60 have spans, not {level}")));
+        return Err(invalid(ErrorSentence::SpansOnlyOf { level: level.to_string() }));
     }
     Ok(CreateSpec {
         name: create.name.clone(),
@@ -669,7 +669,7 @@ pub fn spec(create: &CreateAction, overwrite: Overwrite) -> Result<CreateSpec, A
 
 fn plan_destroy(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
     let entry = machine.entry(array)?;
-    refuse_served(&entry, "destroy")?;
+    refuse_served(&entry, |array| ErrorSentence::StopBeforeDestroy { array })?;
     let (assemblies, unread) = machine.assemblies()?;
     let paths = array_drives(&assemblies, &entry.uuid)?;
     let pages = chosen_drives(machine, &paths)?;
@@ -683,9 +683,9 @@ fn plan_destroy(machine: &Machine, action: &Action, array: &str) -> Result<Based
 
 fn plan_rename(machine: &Machine, action: &Action, array: &str, name: &str) -> Result<Based, ApiError> {
     let entry = machine.entry(array)?;
-    refuse_served(&entry, "rename")?;
+    refuse_served(&entry, |array| ErrorSentence::StopBeforeRename { array })?;
     if machine.entries(true).iter().any(|other| other.name == name) {
-        return Err(refused(format!("an array \"{name}\" belongs to Stria already: choose another name")));
+        return Err(refused(ErrorSentence::NameTaken { array: name.to_owned() }));
     }
     let paths = array_drives(&machine.assemblies()?.0, &entry.uuid)?;
     let title = Say::RenameArray { array: entry.name.clone(), name: name.to_owned() };
@@ -698,7 +698,7 @@ fn plan_rename(machine: &Machine, action: &Action, array: &str, name: &str) -> R
 fn plan_set(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
     let (request, entry) = (settings_of(action), machine.entry(array)?);
     if request.names_nothing() {
-        return Err(invalid("no setting is named: write, drive_caches, read_only, bitmap, log or integrity"));
+        return Err(invalid(ErrorSentence::NothingToSet {}));
     }
     let changes_drives = !request.changes().map_err(invalid)?.is_empty();
     machine.service.may_set(&entry.name, &request)?;
@@ -762,7 +762,7 @@ fn plan_import(
     let refuse = |failure: stria_terminal::Failure| refused(failure.to_string());
     let found = chosen(&assemblies, &[array.to_owned()]).map_err(refuse)?;
     if config.owner(Uuid(found.uuid), None).is_some() {
-        return Err(refused(format!("array \"{}\" belongs to Stria already", short_name(&found.name))));
+        return Err(refused(ErrorSentence::BelongsAlready { array: short_name(&found.name).to_owned() }));
     }
     let name = ownership::name_of_import(&config, found, wanted).map_err(refuse)?;
     let (array, named) = (short_name(&found.name).to_owned(), name.clone());
@@ -820,13 +820,13 @@ fn after_failure(view: &ArrayView, drive: &Path) -> Result<Say, ApiError> {
         |view: &ArrayView| view.parts.members.iter().any(|member| Path::new(&member.path) == drive && member.role == "in sync");
     let part = view.parts.spans.iter().find(|span| is_here(span)).unwrap_or(view);
     let span = (!std::ptr::eq(part, view)).then(|| part.identity.name.clone());
-    let what = span.as_ref().map_or_else(|| "the array".to_owned(), |span| format!("span \"{span}\""));
     let is_needed = part.parts.members.iter().any(|member| Path::new(&member.path) == drive && member.needed);
     if is_needed {
-        return Err(refused(format!(
-            "{} cannot be failed: {what} has no redundancy left for it, so data would be lost; add a drive first",
-            drive.display()
-        )));
+        let drive = drive.display().to_string();
+        return Err(refused(match span {
+            None => ErrorSentence::NotFailable { drive },
+            Some(span) => ErrorSentence::NotFailableInSpan { drive, span },
+        }));
     }
     let failure_count = part.redundancy.losses_survived.saturating_sub(1);
     Ok(match (failure_count, span) {
@@ -839,7 +839,7 @@ fn after_failure(view: &ArrayView, drive: &Path) -> Result<Say, ApiError> {
 
 fn plan_firmware(machine: &Machine, action: &Action, array: &str, request: &FirmwareRequest) -> Result<Based, ApiError> {
     if !request.image.is_absolute() {
-        return Err(invalid("image is the complete path of a file on this machine, such as /var/lib/stria/image.bin"));
+        return Err(invalid(ErrorSentence::ImageNotAbsolute {}));
     }
     let (entry, view) = machine.served(array)?;
     let leaving = member(&view, &request.path)?;
@@ -864,9 +864,9 @@ fn plan_firmware(machine: &Machine, action: &Action, array: &str, request: &Firm
     Ok(draft.done(&entry.name))
 }
 
-fn refuse_served(entry: &ArrayEntry, what: &str) -> Result<(), ApiError> {
+fn refuse_served(entry: &ArrayEntry, first: fn(String) -> ErrorSentence) -> Result<(), ApiError> {
     match entry.view {
-        Some(_) => Err(refused(format!("array \"{}\" is served: stop it first, then {what} it", entry.name))),
+        Some(_) => Err(refused(first(entry.name.clone()))),
         None => Ok(()),
     }
 }
@@ -909,7 +909,8 @@ fn is_span(view: &ArrayView, uuid: &str) -> bool {
 fn candidate(machine: &Machine, entry: &ArrayEntry, view: &ArrayView, drive: &Path) -> Result<DrivePage, ApiError> {
     let here: Vec<&MemberView> = all_members(view).into_iter().filter(|member| Path::new(&member.path) == drive).collect();
     if let Some(member) = here.iter().find(|member| member.role != "failed") {
-        return Err(refused(format!("{} is a member of \"{}\" already ({})", member.path, entry.name, member.role)));
+        let (drive, array, member_role) = (member.path.clone(), entry.name.clone(), member.role.clone());
+        return Err(refused(ErrorSentence::MemberAlready { drive, array, member_role }));
     }
     if here.is_empty() {
         return Ok(chosen_drives(machine, &[drive.to_owned()])?.remove(0));
@@ -923,16 +924,12 @@ fn candidate(machine: &Machine, entry: &ArrayEntry, view: &ArrayView, drive: &Pa
 /// files.
 fn chosen_drives(machine: &Machine, paths: &[PathBuf]) -> Result<Vec<DrivePage>, ApiError> {
     if paths.is_empty() {
-        return Err(invalid("no drive is named"));
+        return Err(invalid(ErrorSentence::NoDriveNamed {}));
     }
     let config = machine.keeper.config();
     let allowed = drives::paths(&config.daemon);
     if let Some(path) = paths.iter().find(|path| !allowed.contains(path)) {
-        let text = format!(
-            "{} is none of the drives that Stria may use here: GET /api/v1/drives lists them; image files stand in [daemon] search",
-            path.display()
-        );
-        return Err(refused(text));
+        return Err(refused(ErrorSentence::DriveNotAllowed { drive: path.display().to_string() }));
     }
     let pages = drives::pages(paths.to_vec(), &machine.entries(false), &[], &config.spares.drives);
     let pages: Vec<DrivePage> =
@@ -942,14 +939,14 @@ fn chosen_drives(machine: &Machine, paths: &[PathBuf]) -> Result<Vec<DrivePage>,
             return Err(refused(error.clone()));
         }
         if let Some(user) = page.users.first() {
-            return Err(refused(format!("{} is in use: {user}", page.path)));
+            return Err(refused(ErrorSentence::DriveInUse { drive: page.path.clone(), user: user.clone() }));
         }
         if let Some(member) = page.member.as_ref().filter(|member| member.served) {
-            return Err(refused(format!("{} is in use by array \"{}\"", page.path, member.array)));
+            return Err(refused(ErrorSentence::DriveOfArray { drive: page.path.clone(), array: member.array.clone() }));
         }
         // The daemon holds it, so that no other program takes it.
         if page.pool && page.free {
-            return Err(refused(format!("{} is in the pool of spares: take it out of the pool first", page.path)));
+            return Err(refused(ErrorSentence::DriveInPool { drive: page.path.clone() }));
         }
     }
     Ok(pages)
@@ -984,7 +981,7 @@ fn names(paths: &[PathBuf]) -> Names {
 /// When none of them is.
 pub fn assembly<'a>(assemblies: &'a [Assembly], uuid: &str) -> Result<&'a Assembly, ApiError> {
     let found = assemblies.iter().find(|one| Uuid(one.uuid).to_string() == uuid);
-    found.ok_or_else(|| refused("none of its drives is here"))
+    found.ok_or_else(|| refused(ErrorSentence::NoneHere {}))
 }
 
 /// The drives of an array and of its spans.

@@ -1,6 +1,7 @@
 //! Pages that the laboratory and the planner have made, and that were copied into a folder of the daemon to be shown.
 
 use crate::api::{ApiError, ApiErrorKind};
+use crate::error_words::ErrorSentence;
 use axum::body::Body;
 use axum::http::{Response, header};
 use axum::response::IntoResponse;
@@ -70,7 +71,7 @@ pub fn page(state: &Path, name: &str) -> Response<Body> {
 }
 
 fn read(folder: &Path, name: &str) -> Result<Vec<u8>, ApiError> {
-    let none = || ApiError::new(ApiErrorKind::NotFound, format!("there is no page {name:?}; GET /api/v1/reports lists them"));
+    let none = || ApiError::new(ApiErrorKind::NotFound, ErrorSentence::NoReport { name: name.to_owned() });
     let path = folder.join(name);
     let data = is_page(name).then(|| std::fs::symlink_metadata(&path).ok()).flatten().filter(std::fs::Metadata::is_file);
     match data {

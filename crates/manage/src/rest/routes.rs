@@ -15,6 +15,7 @@ use super::{drives, jobs, measure, reports};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView, RoutineView};
 use crate::clock::now_ms;
 use crate::config::{Config, edit};
+use crate::error_words::ErrorSentence;
 use crate::event_file::stored;
 use crate::foreign::Foreign;
 use crate::keeper::{count_of, look_at_pool, offers};
@@ -249,8 +250,7 @@ fn offer(call: Call<Body<Action>>) -> Result<PlanOffer, ApiError> {
 
 fn act(call: Call<Body<Action>>) -> Result<Job, ApiError> {
     if !is_harmless(&call.input.0) {
-        let text = "this action needs a plan: POST it to /api/v1/plans, and the plan's token to /api/v1/jobs";
-        return Err(ApiError::new(ApiErrorKind::PlanNeeded, text));
+        return Err(ApiError::new(ApiErrorKind::PlanNeeded, ErrorSentence::PlanNeeded {}));
     }
     let based = plans::plan(&call.rest.machine, &call.input.0, &call.caller)?;
     call.rest.jobs.begin(&call.rest.machine, based, &call.caller)
@@ -261,21 +261,20 @@ fn carry_out(call: Call<Body<JobRequest>>) -> Result<Job, ApiError> {
     let offered = call.rest.plans.take(&token, &call.caller)?;
     let plan = &offered.plan;
     if plan.role > call.caller.role {
-        let text =
-            format!("this plan needs the role {}, and {} has {}", plan.role.word(), call.caller.name, call.caller.role.word());
-        return Err(ApiError::new(ApiErrorKind::Forbidden, text));
+        let (role, mine) = (plan.role.word().to_owned(), call.caller.role.word().to_owned());
+        let said = ErrorSentence::PlanNeedsRole { role, name: call.caller.name.clone(), mine };
+        return Err(ApiError::new(ApiErrorKind::Forbidden, said));
     }
     if plan.confirm.is_some() && plan.confirm != confirm {
-        let wanted = plan.confirm.as_deref().unwrap_or_default();
-        let text = format!("this plan is confirmed by the text {wanted:?}, which a person types: ask for a new plan");
-        return Err(ApiError::new(ApiErrorKind::Invalid, text));
+        let wanted = plan.confirm.clone().unwrap_or_default();
+        return Err(ApiError::new(ApiErrorKind::Invalid, ErrorSentence::PlanNeedsText { wanted }));
     }
     let now = plans::plan(&call.rest.machine, &plan.action, &call.caller).map_err(|error| {
-        ApiError::new(ApiErrorKind::PlanChanged, format!("the plan no longer holds, and nothing was done: {}", error.message))
+        let (reason, cause) = error.words().parts();
+        ApiError::new(ApiErrorKind::PlanChanged, ErrorSentence::PlanHoldsNoMore { reason, cause })
     })?;
     if now != offered {
-        let text = "the plan no longer holds, as the array or a drive has changed since; nothing was done: ask for a new plan";
-        return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
+        return Err(ApiError::new(ApiErrorKind::PlanChanged, ErrorSentence::PlanOutdated {}));
     }
     call.rest.jobs.begin(&call.rest.machine, now, &call.caller)
 }
@@ -327,15 +326,14 @@ fn set_config(call: Call<Body<ConfigText>>) -> Result<Message, ApiError> {
     let ConfigText { text, tag } = call.input.0;
     let machine = &call.rest.machine;
     Config::parse(&text).map_err(|fault| {
-        let fault = fault.trim_start_matches(": ");
-        ApiError::new(ApiErrorKind::Invalid, format!("the configuration was not changed, as it would be invalid: {fault}"))
+        let reason = fault.trim_start_matches(": ").to_owned();
+        ApiError::new(ApiErrorKind::Invalid, ErrorSentence::ConfigInvalid { reason })
     })?;
     // The lock beside the configuration keeps commands from changing it meanwhile. The text that is replaced may be invalid.
     let file = edit::Replacement::open(&machine.config_path);
     let file = file.map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
     if config_text(machine)?.tag != tag {
-        let text = "the configuration was changed by somebody else since it was read: read it again";
-        return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
+        return Err(ApiError::new(ApiErrorKind::PlanChanged, ErrorSentence::ConfigChanged {}));
     }
     file.write(&text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
     Ok(Message { message: machine.keeper.reload()? })

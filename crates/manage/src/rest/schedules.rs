@@ -5,6 +5,7 @@ use super::machine::Machine;
 use super::types::Message;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{RoutineConfig, edit::Edit};
+use crate::error_words::ErrorSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -71,8 +72,7 @@ pub fn set(machine: &Machine, wanted: &RoutineSettings) -> Result<Message, ApiEr
     // From here on no command changes the file.
     let mut edit = Edit::open(&machine.config_path).map_err(failed)?;
     if settings(machine)?.tag != wanted.tag {
-        let text = "the schedules were changed by somebody else since they were read: read them again";
-        return Err(ApiError::new(ApiErrorKind::PlanChanged, text));
+        return Err(ApiError::new(ApiErrorKind::PlanChanged, ErrorSentence::SchedulesChanged {}));
     }
     let defaults = RoutineConfig::default();
     let own = |text: &String, usual: String| if *text == usual { String::new() } else { text.clone() };

@@ -18,6 +18,7 @@ use super::types::{Action, Login, LoginWays, Via};
 use super::{page, reports};
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{self, ApiOptions};
+use crate::error_words::{ErrorSentence, Words};
 use crate::event_words::ServiceSentence;
 use crate::matter::API;
 use crate::order_sentence::OrderSentence;
@@ -409,7 +410,7 @@ fn is_unattended(path: &str, headers: &HeaderMap) -> bool {
     path == "/api/v1/stream" || headers.contains_key("x-stria-unattended")
 }
 
-fn forbidden(text: impl Into<String>) -> ApiError {
+fn forbidden(text: impl Into<Words>) -> ApiError {
     ApiError::new(ApiErrorKind::Forbidden, text)
 }
 
@@ -417,13 +418,13 @@ fn forbidden(text: impl Into<String>) -> ApiError {
 fn check_origin(headers: &HeaderMap) -> Result<(), ApiError> {
     let site = text(headers, "sec-fetch-site");
     if let Some(site) = site.filter(|site| !matches!(*site, "same-origin" | "none")) {
-        return Err(forbidden(format!("the request comes from another page ({site})")));
+        return Err(forbidden(ErrorSentence::AnotherPage { origin: site.to_string() }));
     }
     let Some(origin) = text(headers, header::ORIGIN) else { return Ok(()) };
     let host = text(headers, header::HOST).unwrap_or_default();
     match origin.split_once("://") {
         Some((_, origin)) if origin.eq_ignore_ascii_case(host) => Ok(()),
-        _ => Err(forbidden(format!("the request comes from another page ({origin})"))),
+        _ => Err(forbidden(ErrorSentence::AnotherPage { origin: origin.to_string() })),
     }
 }
 
@@ -438,15 +439,13 @@ fn check_media(headers: &HeaderMap, body: &[u8]) -> Result<(), ApiError> {
 
 /// The refusal of an answer for which there is no memory.
 fn unread() -> ApiError {
-    let text = "too many answers wait for clients that do not read them: ask again in a minute, and end clients that hang";
-    ApiError::new(ApiErrorKind::TooMany, text)
+    ApiError::new(ApiErrorKind::TooMany, ErrorSentence::TooManyUnread {})
 }
 
 /// Carries out a request and writes its record, also if the client leaves before the answer. Without this, hyper would drop both
 /// then.
 async fn to_the_end(work: impl Future<Output = Response<Body>> + Send + 'static) -> Response<Body> {
-    let failed =
-        || ApiError::new(ApiErrorKind::Failed, "the daemon failed at this request: its log has the reason").into_response();
+    let failed = || ApiError::new(ApiErrorKind::Failed, ErrorSentence::DaemonFailed {}).into_response();
     tokio::spawn(work).await.unwrap_or_else(|_| failed())
 }
 
@@ -565,26 +564,26 @@ impl Server {
         // Refusals are counted by user: a new process must not begin a new count.
         let origin = format!("{} as {}", peer.origin(), caller.name);
         if caller.role < least {
-            let error =
-                forbidden(format!("this needs the role {}, and {} has {}", least.word(), caller.name, caller.role.word()));
+            let (role, mine) = (least.word().to_owned(), caller.role.word().to_owned());
+            let error = forbidden(ErrorSentence::NeedsRole { role, name: caller.name.clone(), mine });
             // Nothing that the caller has written.
             if is_order && self.refused(format!("{origin}, without the role"), 1).is_some() {
                 let order = order_words(method.as_str(), &format!("/api/v1{}", route.path), "");
-                let said = ServiceSentence::OrderForbidden { by, order, reason: error.message.clone() };
+                let (reason, cause) = error.words().parts();
+                let said = ServiceSentence::OrderForbidden { by, order, reason, cause };
                 self.rest.machine.service.events().push(view::said_event("", "ordered", said));
             }
             return error.into_response();
         }
         if is_order && self.orders.lock().unwrap_or_else(PoisonError::into_inner).count(origin.clone(), ORDERS_MAX).is_none() {
-            let text =
-                format!("{} gave more than {ORDERS_MAX} orders within a minute: wait, and give them more slowly", caller.name);
             if self.refused(format!("{origin}, too many orders"), 1).is_some() {
                 let text = format!(
                     "{by} was refused: more than {ORDERS_MAX} orders within a minute; further ones within the minute are not recorded"
                 );
                 self.rest.machine.service.events().push(view::plain_event("", "ordered", text));
             }
-            return ApiError::new(ApiErrorKind::TooMany, text).into_response();
+            let said = ErrorSentence::TooManyOrders { name: caller.name, most: ORDERS_MAX };
+            return ApiError::new(ApiErrorKind::TooMany, said).into_response();
         }
         // Bodies with tokens or a configuration stay out of the record.
         let (order, array) = match path {
@@ -611,10 +610,13 @@ impl Server {
                 note(ServiceSentence::OrderTaken { by, order })
             }
             Err(error) if is_order => {
-                let reason = cut(&error.message, SHOWN_BYTES_MAX).to_owned();
+                // A text that is cut has no sentence: that would have the rest.
+                let (text, cause) = error.words().parts();
+                let reason = cut(&text, SHOWN_BYTES_MAX).to_owned();
+                let cause = if reason == text { cause } else { None.into() };
                 match self.refused(origin, REFUSED_ORDERS_MAX) {
-                    Some(REFUSED_ORDERS_MAX) => note(ServiceSentence::OrderRefusedLast { by, order, reason }),
-                    Some(_) => note(ServiceSentence::OrderRefused { by, order, reason }),
+                    Some(REFUSED_ORDERS_MAX) => note(ServiceSentence::OrderRefusedLast { by, order, reason, cause }),
+                    Some(_) => note(ServiceSentence::OrderRefused { by, order, reason, cause }),
                     None => {}
                 }
             }
@@ -674,7 +676,7 @@ impl Server {
         };
         match self.hosts.iter().any(|known| known.eq_ignore_ascii_case(name)) {
             true => Ok(()),
-            false => Err(forbidden(format!("{host:?} is not a name of this machine: a proxy's name stands in [api] hosts"))),
+            false => Err(forbidden(ErrorSentence::NoNameOfMachine { host: host.to_string() })),
         }
     }
 
@@ -701,7 +703,7 @@ async fn blocking_on<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     let outcome = threads.spawn_blocking(work).await;
     outcome.unwrap_or_else(|panic| {
-        Err(ApiError::new(ApiErrorKind::Failed, format!("the request broke off on an internal error: {panic}")))
+        Err(ApiError::new(ApiErrorKind::Failed, ErrorSentence::InternalError { reason: panic.to_string() }))
     })
 }
 

@@ -3,7 +3,7 @@
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, HealthView};
 use crate::matter::{
-    Matter, MatterKind, RANK_LAST, RANK_LOST, can_lose, ended_early, name_link, not_served, of_array, of_config,
+    Matter, MatterKind, RANK_LAST, RANK_LOST, ReasonSentence, can_lose, ended_early, name_link, not_served, of_array, of_config,
 };
 use crate::monitor::StandingView;
 use crate::since::first_loss;
@@ -50,6 +50,7 @@ fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<
             uuid: array.uuid.clone(),
             state: array.state,
             text: array.text.clone(),
+            said: array.said.clone(),
             obstacle: array.obstacle,
             drives: array.drives.clone(),
             again_in_s: array.again_in_s,
@@ -118,6 +119,7 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
         drives: matter.drives,
         remedies,
         reason: matter.reason,
+        said: matter.said,
     }
 }
 
@@ -265,6 +267,7 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         drives,
         remedies,
         reason: Some(cause.text.clone()),
+        said: alarm.said.clone().map(ReasonSentence::Alarm),
     })
 }
 
@@ -331,9 +334,14 @@ mod tests {
     }
 
     fn alarm(event: Event, array: &str, component: Option<&str>) -> StandingView {
-        let cause =
-            stria_alarm::Condition { event, array: array.into(), component: component.map(str::to_owned), text: "so".into() };
-        StandingView { cause, since_s: 0 }
+        let cause = stria_alarm::Condition {
+            event,
+            array: array.into(),
+            component: component.map(str::to_owned),
+            text: "so".into(),
+            said: None,
+        };
+        StandingView { cause, said: None, since_s: 0 }
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, LatencyBound, Obstacle};
 use crate::config::{Fault, Likeness};
+use crate::error_words::ErrorSentence;
 use crate::event_words::EventSentence;
 use crate::keeper::PoolOffer;
-use crate::matter::MatterKind;
 pub use crate::matter::Urgency;
+use crate::matter::{MatterKind, ReasonSentence};
 use crate::monitor::StandingView;
 use crate::plan_words::PlanSentence;
 use crate::pool::PoolDrive;
@@ -151,6 +152,9 @@ pub struct MatterView {
     pub remedies: Vec<Action>,
     /// The cause, as it was recorded; for an alarm, its text.
     pub reason: Option<String>,
+    /// The cause for programs; absent: it has text alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<ReasonSentence>,
 }
 
 /// The state of the machine.
@@ -245,6 +249,9 @@ pub struct ArrayEntry {
     pub state: AdoptedState,
     /// The reason in words.
     pub text: String,
+    /// The same for programs; absent: it has text alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<ErrorSentence>,
     /// The kind of reason, of an array that waits or is refused.
     pub obstacle: Option<Obstacle>,
     /// Its drives that are here.
@@ -782,7 +789,7 @@ pub struct Job {
     pub state: JobState,
     /// What it does now, or how it ended, in words.
     pub text: String,
-    /// The ends of the sweeps that it began, for programs, where it has ended by them.
+    /// How it ended, for programs: the ends of the sweeps that it began, or why it failed. Absent: that has text alone.
     #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
     pub ends: Option<Vec<EventSentence>>,
     /// The sweep that it waits for.

@@ -3,6 +3,7 @@
 use super::served::{failed_here, full_name, lock, look_confirmed, open_confirmed, set_speed};
 use super::{LOOK_AGAIN, Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest};
+use crate::error_words::ErrorSentence;
 use crate::event_words::ServiceSentence;
 use crate::view;
 use std::path::{Path, PathBuf};
@@ -141,7 +142,7 @@ impl Service {
         let end = Instant::now() + if may_be_held { ENDED_WITHIN } else { Duration::ZERO };
         while !runs && !ended() {
             if Instant::now() >= end {
-                return Err(ApiError::new(ApiErrorKind::Refused, format!("no scrub runs on \"{name}\"")));
+                return Err(ApiError::new(ApiErrorKind::Refused, ErrorSentence::NoScrubRuns { array: name.to_owned() }));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
@@ -194,38 +195,34 @@ impl Service {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let remote = served.lanes.remote();
         let limits = remote.limits();
-        let refuse = |kind, message: String| Err(ApiError::new(kind, message));
+        let refuse = |kind, said: ErrorSentence| Err(ApiError::new(kind, said));
+        let array = || name.to_owned();
         let size_bytes = limits.size_sectors * SECTOR_BYTES as u64;
         let start = request.start_bytes;
         let length = request.length_bytes.unwrap_or(size_bytes.saturating_sub(start));
         let block = u64::from(limits.logical_block_bytes);
         let Some(end) = start.checked_add(length).filter(|&end| end <= size_bytes && length > 0) else {
-            return refuse(
-                ApiErrorKind::Invalid,
-                format!("the range is empty or leaves \"{name}\", which has {size_bytes} bytes"),
-            );
+            return refuse(ApiErrorKind::Invalid, ErrorSentence::TrimOutside { array: array(), size_bytes });
         };
         if !(start | end).is_multiple_of(block) {
-            return refuse(ApiErrorKind::Invalid, format!("the range is not aligned to blocks of {block} bytes: round it"));
+            return refuse(ApiErrorKind::Invalid, ErrorSentence::TrimUnaligned { block_bytes: block });
         }
         if !request.force {
             let what = format!("trim destroys what lies in {length} bytes at {start} of \"{name}\"; --force trims them anyway");
-            return refuse(ApiErrorKind::Unsafe, format!("{what} (a mounted file system trims its free space with fstrim)"));
+            let text = format!("{what} (a mounted file system trims its free space with fstrim)");
+            return Err(ApiError::new(ApiErrorKind::Unsafe, text));
         }
         if limits.discard_granularity_bytes == 0 {
-            return refuse(
-                ApiErrorKind::Refused,
-                format!("not every member of \"{name}\" can zero and unmap in one request: nothing was done"),
-            );
+            return refuse(ApiErrorKind::Refused, ErrorSentence::TrimImpossible { array: array() });
         }
         let sectors = start / SECTOR_BYTES as u64..end / SECTOR_BYTES as u64;
         let thread = std::thread::current();
         let reply = Arc::new(Mailbox::<Completion>::new(move || thread.unpark()));
         for start_sector in sectors.clone().step_by(TRIM_SECTORS as usize) {
             if is_cancelled() {
-                let trimmed = start_sector * SECTOR_BYTES as u64 - start;
-                let text = format!("trim of \"{name}\" was cancelled: the first {trimmed} of {length} bytes read as zeros");
-                return refuse(ApiErrorKind::Refused, text);
+                let done_bytes = start_sector * SECTOR_BYTES as u64 - start;
+                let said = ErrorSentence::TrimCancelled { array: array(), done_bytes, length_bytes: length };
+                return refuse(ApiErrorKind::Refused, said);
             }
             let count = TRIM_SECTORS.min(sectors.end - start_sector);
             let operation = Operation::WriteZeroes { fua: false, unmap: true, fast: false };
@@ -239,7 +236,8 @@ impl Service {
                 reply.take(&mut ended);
             }
             if let Err(error) = &ended[0].result {
-                return refuse(ApiErrorKind::Failed, format!("trim of \"{name}\" failed: {error}"));
+                let said = ErrorSentence::TrimFailed { array: array(), reason: error.to_string() };
+                return refuse(ApiErrorKind::Failed, said);
             }
         }
         self.done(sequence, format!("{length} bytes at {start} of \"{name}\" were trimmed and read as zeros"))

@@ -2,6 +2,7 @@
 
 use super::{Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, FirmwareActivation, FirmwareRequest, MemberView};
+use crate::error_words::{ErrorSentence, Words};
 use crate::mounts::{mounted, users};
 use crate::progress::running;
 use crate::view::{self, all_members, does_not_use};
@@ -18,8 +19,8 @@ use stria_health::{Activation, Firmware};
 /// How long a drive may take to answer after a reset.
 const BACK_WITHIN: Duration = Duration::from_secs(120);
 
-fn refused(text: impl ToString) -> ApiError {
-    ApiError::new(ApiErrorKind::Refused, text.to_string())
+fn refused(words: impl Into<Words>) -> ApiError {
+    ApiError::new(ApiErrorKind::Refused, words)
 }
 
 /// An update that may be carried out.
@@ -40,7 +41,7 @@ pub fn check_update(view: &ArrayView, arrays: &[ArrayView], request: &FirmwareRe
     if place_of(view, path).is_none() {
         return Err(refused(does_not_use(view, path)));
     }
-    let firmware = stria_health::firmware(path).map_err(refused)?;
+    let firmware = stria_health::firmware(path).map_err(|error| refused(error.to_string()))?;
     let by_itself = if firmware.activates_at_once { FirmwareActivation::Now } else { FirmwareActivation::Reset };
     let activate = request.activate.unwrap_or(by_itself);
     check_array(view, path, activate, request.force)?;
@@ -172,14 +173,12 @@ impl Service {
             Ok(turn) => turn,
             Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
             Err(TryLockError::WouldBlock) => {
-                return Err(refused(
-                    "the firmware of another member is being updated: one at a time; repeat the command afterwards",
-                ));
+                return Err(refused(ErrorSentence::OneUpdateAtATime {}));
             }
         };
         let view = self.array(name)?;
         let Update { firmware, activate } = check_update(&view, &self.arrays(), request)?;
-        let image = stria_health::read_image(&request.image).map_err(refused)?;
+        let image = stria_health::read_image(&request.image).map_err(|error| refused(error.to_string()))?;
         let (path, shown) = (&request.path, request.path.display().to_string());
         let outcome = self.carry_out_update(&served, &view, request, &image, activate);
         let running = || match stria_health::firmware(path) {

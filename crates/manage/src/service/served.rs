@@ -2,7 +2,9 @@
 
 use super::caches::{Caches, Held};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, LatencyBound, SpeedRequest};
+use crate::error_words::ErrorSentence;
 use crate::lane_spec::{LaneSpec, Near};
+use crate::plan_words::Size;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -15,7 +17,6 @@ use stria_front::nbd_device::devices_of;
 use stria_front::ublk::UblkDevice;
 use stria_front::{SocketAccess, VhostUserServer};
 use stria_host::{ArrayLanes, ArrayReport, HostError, MemberReport, OpenOptions, OpenedDrive, PlannedArray, beneath, short_name};
-use stria_terminal::size;
 
 /// How long `status` waits for the lanes of all arrays together; then it shows the last known state.
 pub const STATUS_WITHIN: Duration = Duration::from_millis(1200);
@@ -133,14 +134,11 @@ pub fn set_speed(served: &Served, request: &SpeedRequest) -> Result<(), ApiError
     if let (Some(min), Some(max)) = (bounds.min_bytes_per_s, bounds.max_bytes_per_s)
         && min > max
     {
-        let (min, max) = (size::show(min), size::show(max));
-        let message = format!("the lower bound of {min}/s is above the upper one of {max}/s: change --min, --max, or both");
-        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+        let said = ErrorSentence::SpeedBoundsCross { min_bytes: Size(min), max_bytes: Size(max) };
+        return Err(ApiError::new(ApiErrorKind::Invalid, said));
     }
     if bounds.min_bytes_per_s == Some(0) && bounds.latency.is_some_and(|latency| latency.bound_us.is_none()) {
-        let message = "without a bound on latency sweeps run at the minimum while clients work, and with 0 they would never end: \
-                       set a minimum above 0, or a latency such as p99=1ms";
-        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+        return Err(ApiError::new(ApiErrorKind::Invalid, ErrorSentence::SweepsWouldNeverEnd {}));
     }
     let target = request.latency.map(latency_target).transpose()?;
     served.lanes.set_speed(min, max, target)?;
@@ -152,8 +150,7 @@ pub fn set_speed(served: &Served, request: &SpeedRequest) -> Result<(), ApiError
 fn latency_target(latency: LatencyBound) -> Result<Option<LatencyTarget>, ApiError> {
     let Some(bound_us) = latency.bound_us else { return Ok(None) };
     if !(50.0..100.0).contains(&latency.percentile) || bound_us == 0 {
-        let message = "a latency to hold is a percentile from 50 to 99.99 and a time above zero, such as p99=5ms";
-        return Err(ApiError::new(ApiErrorKind::Invalid, message));
+        return Err(ApiError::new(ApiErrorKind::Invalid, ErrorSentence::LatencyInvalid {}));
     }
     Ok(Some(LatencyTarget { percentile: (latency.percentile * 100.0).round() as u16, bound: bound_us.saturating_mul(1000) }))
 }

@@ -8,6 +8,7 @@ use super::caches::{drives_in_use, set_caches};
 use super::served::lock;
 use super::{Held, Served, Service, Unstarted};
 use crate::api::{ApiError, ApiErrorKind, Done};
+use crate::error_words::ErrorSentence;
 use crate::settings::SettingsRequest;
 use crate::ublk::BlockSpec;
 use crate::{sockets, view};
@@ -81,11 +82,8 @@ impl Service {
         let differs = !changes.is_empty() && stria_host::change(&drives, &changes, true)?;
         let read_only = request.read_only.filter(|&wanted| wanted != served.read_only);
         if differs && served.read_only && read_only.is_none() {
-            let name = &served.name;
-            let text = format!(
-                "array \"{name}\" is read-only, so its metadata stay as they are: `stria set {name} --read-only off` first"
-            );
-            return Err(ApiError::new(ApiErrorKind::Refused, text));
+            let said = ErrorSentence::SetOnReadOnly { array: served.name.clone() };
+            return Err(ApiError::new(ApiErrorKind::Refused, said));
         }
         let (needs_pause, is_another_device) =
             (differs || read_only.is_some(), read_only.is_some() || request.integrity.is_some());
@@ -101,7 +99,7 @@ impl Service {
         if is_another_device && let Some(block) = &*lock(&served.block) {
             let (path, users) = (block.path(), block.users());
             if !users.is_empty() {
-                return Err(keeps_device(&served.name, &path, &users.join(", ")));
+                return Err(keeps_device(&served.name, &path, users.join(", ")));
             }
         }
         if force {
@@ -114,15 +112,10 @@ impl Service {
         }
         match users.is_empty() {
             true => Ok(()),
-            false => Err(ApiError::new(
-                ApiErrorKind::Unsafe,
-                format!(
-                    "the change needs a pause, and array \"{}\" is in use by {}: clients that reconnect go on after it, others see errors; \
-                     --force goes on",
-                    served.name,
-                    users.join(", ")
-                ),
-            )),
+            false => {
+                let said = ErrorSentence::SetNeedsPause { array: served.name.clone(), users: users.into_iter().collect() };
+                Err(ApiError::new(ApiErrorKind::Unsafe, said))
+            }
         }
     }
 
@@ -164,11 +157,12 @@ impl Service {
         let is_busy = |error: &HostError| matches!(error, HostError::Drive(DriveError::Busy { .. }));
         let changed = match &stopped {
             Err(error) => {
-                Err(ApiError::new(error.kind, format!("array \"{name}\" was not changed, as its stop failed: {}", error.message)))
+                let (reason, cause) = error.words().parts();
+                Err(ApiError::new(error.kind, ErrorSentence::SetStopFailed { array: name.clone(), reason, cause }))
             }
             // A user came after the look for users.
             Ok(()) if is_another_device && let Some(path) = &*lock(&served.block_left) => {
-                Err(keeps_device(name, path, "a user that has just come, or a kernel that did not remove it"))
+                Err(keeps_device(name, path, "a user that has just come, or a kernel that did not remove it".to_owned()))
             }
             Ok(()) if changes.is_empty() => Ok(false),
             // Another program may open the drives once they are closed here.
@@ -187,11 +181,11 @@ impl Service {
         let planned = PlannedArray { drives: drives.clone(), ..served.planned.clone() };
         let start = || self.start(&planned, name, options, served.how.clone(), block);
         sockets::once_free(start, is_busy).map_err(|error| {
-            let text = format!("array \"{name}\" was stopped for a change and does not start again: {error}");
-            self.events.push(view::plain_event(name, "warning", text.clone()));
-            let unstarted = Unstarted { text: text.clone(), silent: error.silent_drive().map(Path::to_owned) };
+            let said = ErrorSentence::SetNotStarted { array: name.clone(), reason: error.to_string() };
+            self.events.push(view::said_event(name, "warning", said.clone()));
+            let unstarted = Unstarted { said: said.clone(), silent: error.silent_drive().map(Path::to_owned) };
             lock(&self.unstarted).insert(name.clone(), unstarted);
-            ApiError::new(ApiErrorKind::Failed, text)
+            ApiError::new(ApiErrorKind::Failed, said)
         })?;
         for (path, access, serial) in lock(&served.disk_sockets).iter() {
             self.add_disk(name, path.clone(), *access, serial.clone())?;
@@ -223,13 +217,9 @@ impl Service {
 }
 
 /// The refusal of a change that needs another block device than the one that is in use.
-fn keeps_device(name: &str, path: &Path, users: &str) -> ApiError {
-    let text = format!(
-        "array \"{name}\" stays as it is: the change needs another block device, and {} is in use ({users}), which --force does not end: \
-         unmount or close it, then repeat `stria set`",
-        path.display()
-    );
-    ApiError::new(ApiErrorKind::Refused, text)
+fn keeps_device(name: &str, path: &Path, users: String) -> ApiError {
+    let said = ErrorSentence::SetNeedsDevice { array: name.to_owned(), device: path.display().to_string(), users };
+    ApiError::new(ApiErrorKind::Refused, said)
 }
 
 fn refuse_files(array: &ArrayReport) -> Result<(), ApiError> {
@@ -237,9 +227,8 @@ fn refuse_files(array: &ArrayReport) -> Result<(), ApiError> {
     let file = tree.iter().flat_map(|array| array.drives()).find(|drive| drive.info.kind == DriveKind::File);
     match file {
         Some(drive) => {
-            let path = drive.info.path.display();
-            let text = format!("{path} is a file, which has no cache of its own: switch that of the drive which holds it");
-            Err(ApiError::new(ApiErrorKind::Refused, text))
+            let said = ErrorSentence::FileHasNoCache { drive: drive.info.path.display().to_string() };
+            Err(ApiError::new(ApiErrorKind::Refused, said))
         }
         None => Ok(()),
     }

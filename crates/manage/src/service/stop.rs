@@ -3,6 +3,7 @@
 use super::served::lock;
 use super::{LOOK_AGAIN, Served, Service};
 use crate::api::{ApiError, ApiErrorKind, Done};
+use crate::error_words::ErrorSentence;
 use crate::event_words::ServiceSentence;
 use crate::view;
 use std::sync::Arc;
@@ -97,19 +98,14 @@ impl Service {
             if is_over() {
                 outcome = outcome.and(thread.join().unwrap_or_else(|_| {
                     served.is_given_up.store(true, Ordering::SeqCst);
-                    Err(ApiError::new(ApiErrorKind::Failed, format!("the stop of array \"{}\" broke off", served.name)))
+                    Err(ApiError::new(ApiErrorKind::Failed, ErrorSentence::StopBrokeOff { array: served.name.clone() }))
                 }));
                 continue;
             }
             served.is_given_up.store(true, Ordering::SeqCst);
-            let text = format!(
-                "array \"{}\" did not stop cleanly: a lane has stood still for {} s, so the members are left as after a power cut, and the next start \
-                 resyncs",
-                served.name,
-                still.as_secs()
-            );
-            self.events.push(view::plain_event(&served.name, "stopped", text.clone()));
-            let error = ApiError::new(ApiErrorKind::Failed, text);
+            let said = ErrorSentence::StoodStill { array: served.name.clone(), seconds: still.as_secs() };
+            self.events.push(view::said_event(&served.name, "stopped", said.clone()));
+            let error = ApiError::new(ApiErrorKind::Failed, said);
             lock(&self.failure).get_or_insert_with(|| error.clone());
             outcome = outcome.and(Err(error));
         }
@@ -126,8 +122,8 @@ impl Service {
                 users = self.users(served);
             }
             if !users.is_empty() {
-                let message = format!("array \"{}\" is in use by {}; --force disconnects them", served.name, users.join(", "));
-                return Err(ApiError::new(ApiErrorKind::Unsafe, message));
+                let said = ErrorSentence::StopInUse { array: served.name.clone(), users: users.into_iter().collect() };
+                return Err(ApiError::new(ApiErrorKind::Unsafe, said));
             }
         }
         Ok(())
@@ -143,7 +139,7 @@ impl Service {
     /// Takes the right to stop an array, which one caller gets.
     pub(super) fn claim_stop(served: &Served) -> Result<(), ApiError> {
         if served.stopping.swap(true, Ordering::SeqCst) {
-            return Err(ApiError::new(ApiErrorKind::Refused, format!("array \"{}\" is stopping already", served.name)));
+            return Err(ApiError::new(ApiErrorKind::Refused, ErrorSentence::StopsAlready { array: served.name.clone() }));
         }
         Ok(())
     }
@@ -164,7 +160,8 @@ impl Service {
             Ok(state) => ServiceSentence::ArrayStopped { array, state: state.clone() },
             Err(error) => {
                 lock(&self.failure).get_or_insert_with(|| error.clone());
-                ServiceSentence::ArrayStoppedUnclean { array, reason: error.to_string() }
+                let (reason, cause) = error.words().parts();
+                ServiceSentence::ArrayStoppedUnclean { array, reason, cause }
             }
         };
         self.events.push(view::said_event(&served.name, "stopped", said));

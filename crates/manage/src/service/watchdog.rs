@@ -4,7 +4,7 @@ use super::Service;
 use super::caches::{drives_in_use, keep};
 use super::served::{STATUS_WITHIN, Served, lock};
 use crate::api::ArrayView;
-use crate::event_words::ServiceSentence;
+use crate::event_words::{Asked, InKernel, ServiceSentence};
 use crate::view;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
@@ -52,16 +52,9 @@ fn watch(service: &Weak<Service>) {
                     Some(view) => waiting(view),
                     None => Vec::new(),
                 };
-                let drives = match waits.is_empty() {
-                    true => String::new(),
-                    false => format!("; these drives had requests to answer: {}", waits.join(", ")),
-                };
-                let waits_in = waits_in.map_or_else(String::new, |function| format!(", in the kernel ({function})"));
-                let text = format!(
-                    "lane {lane} of array \"{name}\" has stood still for {} s{waits_in}{drives}; requests that need it wait",
-                    still.as_secs()
-                );
-                service.events.push(view::plain_event(name, "lane_silent", text));
+                let (array, seconds, in_kernel, asked) = (name.clone(), still.as_secs(), InKernel(waits_in), Asked(waits));
+                let said = ServiceSentence::LaneSilent { lane, array, seconds, in_kernel, asked };
+                service.events.push(view::said_event(name, "lane_silent", said));
             }
         }
     }
