@@ -133,7 +133,7 @@ export const catalogue = of({
   more_failures: ["More drives it may lose", "Darf noch verlieren", "Можно потерять ещё"],
   next_loses: ["the next failure loses data", "der nächste Ausfall kostet Daten", "следующий отказ приведёт к потере данных"],
   survives_n: ["{n|any one drive|any # drives}", "{n|ein beliebiges Laufwerk|# beliebige Laufwerke}", "{n|любой накопитель|любые # накопителя|любые # накопителей}"],
-  complete_again: ["Complete again", "Wieder vollständig", "Снова полный"],
+  complete_again: ["Complete again", "Wieder vollständig", "Снова исправен"],
   end_unknown_short: ["being rebuilt", "wird wiederhergestellt", "идёт восстановление"],
   the_drive: ["The drive", "Das Laufwerk", "Накопитель"],
   the_drives: ["The drives", "Die Laufwerke", "Накопители"],
@@ -154,7 +154,7 @@ export const catalogue = of({
   plan_of_free: ["Add {drive}: show the plan", "{drive} hinzufügen: Plan zeigen", "Добавить {drive}: показать план"],
   plan_of_copy: ["Copy it to {drive}: show the plan", "Auf {drive} kopieren: Plan zeigen", "Копировать на {drive}: показать план"],
   since_when: ["Since {time}, {ago} ago.", "Seit {time}, also seit {ago}.", "С {time}, уже {ago}."],
-  complete_at: ["Complete again at about {time}.", "Wieder vollständig um etwa {time}.", "Снова полный примерно в {time}."],
+  complete_at: ["Complete again at about {time}.", "Wieder vollständig um etwa {time}.", "Будет восстановлен примерно в {time}."],
   another_drive: ["Choose another drive", "Anderes Laufwerk wählen", "Выбрать другой накопитель"],
   plan_fills: [
     "{drive} is filled with what {array} lacks. It takes about {time} (an estimate), until about {until}.",
@@ -203,8 +203,8 @@ export const catalogue = of({
   channel_webhook: ["webhook", "Webhook", "webhook"],
   channel_program: ["program", "Programm", "программа"],
   channel_console: ["console", "Konsole", "консоль"],
-  reason_complete: ["Complete: {n} {n|drive|drives} in sync", "Vollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Полный: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
-  reason_incomplete: ["Not complete: {n} {n|drive|drives} in sync", "Unvollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Неполный: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
+  reason_complete: ["Complete: {n} {n|drive|drives} in sync", "Vollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Исправен: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
+  reason_incomplete: ["Not complete: {n} {n|drive|drives} in sync", "Unvollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Не хватает накопителей: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
   reason_survives: [
     "Survives {n|the failure of any drive|the failure of any # drives}",
     "Übersteht den Ausfall {n|eines beliebigen Laufwerks|# beliebiger Laufwerke}",
@@ -338,7 +338,7 @@ export const catalogue = of({
   ],
   case_no_room: ["Drive {drive} has no space for writes.", "Laufwerk {drive} hat keinen Platz für Schreibzugriffe.", "На накопителе {drive} нет места для записи."],
   case_no_room_means: ["The file system or pool below it is full. Writes of clients fail.", "Das Dateisystem oder der Pool darunter ist voll. Schreibzugriffe von Clients schlagen fehl.", "Файловая система или пул под ним заполнены. Запись клиентов завершается ошибкой."],
-  case_replaced: ["Array {array} is complete again. The failed drive {drive} can be taken out.", "Verbund {array} ist wieder vollständig. Das ausgefallene Laufwerk {drive} kann heraus.", "Массив {array} снова полный. Отказавший накопитель {drive} можно извлечь."],
+  case_replaced: ["Array {array} is complete again. The failed drive {drive} can be taken out.", "Verbund {array} ist wieder vollständig. Das ausgefallene Laufwerk {drive} kann heraus.", "Массив {array} восстановлен. Отказавший накопитель {drive} можно извлечь."],
   case_replaced_means: ["Another drive holds its slot now. Nothing is at risk.", "Ein anderes Laufwerk hat jetzt seinen Platz. Nichts ist gefährdet.", "Его слот занял другой накопитель. Риска нет."],
   case_left_alone: [
     "Drive {drive} came back to array {array}, and was left as it is.",
@@ -442,7 +442,7 @@ export const catalogue = of({
   do_leave_failed: [
     "Leave the failed {lost|drive|drives} in until the array is complete.",
     "{lost|Das ausgefallene Laufwerk|Die ausgefallenen Laufwerke} stecken lassen, bis der Verbund vollständig ist.",
-    "Не извлекайте {lost|отказавший накопитель|отказавшие накопители|отказавшие накопители}, пока массив не станет полным.",
+    "Не извлекайте {lost|отказавший накопитель|отказавшие накопители|отказавшие накопители}, пока массив не восстановлен.",
   ],
   do_fill_other: [
     "The rebuild that runs fills another slot: this gap needs a drive of its own.",
@@ -459,8 +459,8 @@ export const catalogue = of({
     "Den Grund beheben, den die Ereignisse nennen. Dann das neue Laufwerk als ausgefallen melden und eines hinzufügen: eine neue Wiederherstellung beginnt.",
     "Устраните причину, указанную в событиях. Затем объявите отказ нового накопителя и добавьте накопитель: начнётся новое восстановление.",
   ],
-  do_array_first: ["First see to the array: its own matter says how.", "Zuerst den Verbund versorgen: sein eigener Vorfall sagt, wie.", "Сначала займитесь массивом: его собственная проблема описывает, как."],
-  do_afterwards: ["Come back to this when the array is complete.", "Hierher zurückkehren, wenn der Verbund vollständig ist.", "Вернитесь к этому, когда массив снова будет полным."],
+  do_array_first: ["First see to the array: its own matter says how.", "Zuerst den Verbund versorgen: wie, steht bei seinem eigenen Vorfall.", "Сначала займитесь массивом: что делать, сказано там, где речь о нём."],
+  do_afterwards: ["Come back to this when the array is complete.", "Hierher zurückkehren, wenn der Verbund vollständig ist.", "Вернитесь к этому, когда массив будет восстановлен."],
   do_copy_before: ["Bring the backup up to date. Then put in a new drive, and copy this one to it.", "Die Sicherung auffrischen. Dann ein neues Laufwerk einsetzen und dieses darauf kopieren.", "Обновите резервную копию. Затем вставьте новый накопитель и скопируйте на него этот."],
   do_common_cause: [
     "Look at what they share: controller, cable, enclosure, power. When they answer, everything goes on.",
@@ -505,8 +505,8 @@ export const catalogue = of({
   do_start_then: ["Then start the array, unless it has started by itself.", "Dann den Verbund starten, falls er nicht von selbst gestartet ist.", "Затем запустите массив, если он не запустился сам."],
   do_end_user: [
     "End the other user of the drive that is named, if it should not have it. The array is tried again.",
-    "Den anderen Nutzer des genannten Laufwerks beenden, falls er es nicht haben soll. Der Start wird wiederholt.",
-    "Завершите другого пользователя названного накопителя, если он не должен его занимать. Запуск повторится.",
+    "Das Programm beenden, das das genannte Laufwerk benutzt, falls es das nicht soll. Der Start wird wiederholt.",
+    "Завершите программу, занявшую названный накопитель, если он ей не предназначен. Запуск повторится.",
   ],
   do_look_silent: [
     "Look at the drive that is named, its cable and its slot. The array is tried again when it answers.",
@@ -622,7 +622,7 @@ export const catalogue = of({
     "vhost-user-group nicht entfernen: virtuelle Maschinen dieser Gruppe könnten sich nicht verbinden.",
     "Не удаляйте vhost-user-group: виртуальные машины этой группы не смогут подключиться.",
   ],
-  not_end_user: ["Do not end the other user of a drive by force: it may be writing.", "Den anderen Nutzer eines Laufwerks nicht gewaltsam beenden: er schreibt vielleicht.", "Не завершайте силой другого пользователя накопителя: он может писать."],
+  not_end_user: ["Do not end the other user of a drive by force: it may be writing.", "Ein Programm, das ein Laufwerk benutzt, nicht gewaltsam beenden: es schreibt vielleicht.", "Не завершайте принудительно программу, занявшую накопитель: она может вести запись."],
   not_repair_blind: ["Do not repair on one parity or two copies before you have looked at the drives' own errors: the wrong side may win.", "Bei einer Parität oder zwei Kopien nicht reparieren, bevor die Fehler der Laufwerke angesehen sind: die falsche Seite kann gewinnen.", "При одной чётности или двух копиях не исправляйте, не посмотрев ошибки накопителей: может победить неверная сторона."],
   not_delete_image: ["Do not delete the image.", "Das Abbild nicht löschen.", "Не удаляйте образ."],
   not_overwrite_unknown: [
@@ -652,7 +652,7 @@ export const catalogue = of({
   path: ["Path", "Pfad", "Путь"],
   image_file: ["image file", "Abbilddatei", "файл образа"],
   state: ["State", "Zustand", "Состояние"],
-  in_sync: ["in sync", "synchron", "синхронен"],
+  in_sync: ["in sync", "syn\u00adchron", "син\u00adхронен"],
   rebuilding: ["being filled", "wird gefüllt", "запол\u00adняется"],
   replacing: ["being filled as a replacement", "wird als Ersatz gefüllt", "заполняется на замену"],
   spare: ["spare", "Ersatz", "запасной"],
@@ -716,8 +716,8 @@ export const catalogue = of({
   create_array: ["Create an array", "Verbund anlegen", "Создать массив"],
   n_drives: ["{n} {n|drive|drives}", "{n} {n|Laufwerk|Laufwerke}", "{n} {n|накопитель|накопителя|накопителей}"],
   raid: ["RAID {level}", "RAID {level}", "RAID {level}"],
-  optimal: ["complete", "vollständig", "полный"],
-  degraded: ["degraded", "beeinträchtigt", "неполный"],
+  optimal: ["complete", "vollständig", "исправен"],
+  degraded: ["degraded", "beeinträchtigt", "деградирован"],
   failed: ["failed", "ausgefallen", "отказал"],
   needs_look: ["needs a look", "ansehen", "требует внимания"],
   stopped: ["stopped", "angehalten", "остановлен"],
@@ -778,7 +778,7 @@ export const catalogue = of({
   price_none: ["{task} costs clients nothing that can be measured.", "{task} kostet Clients nichts Messbares.", "{task} не стоит клиентам ничего измеримого."],
   price_noise: [
     "Meanwhile the clients' load changed by itself, by {percent}.",
-    "Derweil hat sich die Last der Clients von selbst um {percent} geändert.",
+    "Währenddessen hat sich die Last der Clients von selbst um {percent} geändert.",
     "Тем временем нагрузка клиентов сама изменилась на {percent}.",
   ],
   price_unknown: ["Clients asked for too little to be compared.", "Clients fragten zu wenig für einen Vergleich.", "Запросов клиентов мало для сравнения."],
@@ -788,7 +788,7 @@ export const catalogue = of({
   without_task: ["{task} held", "{task} angehalten", "{task}: приостановка"],
   with_task: ["{task} running", "{task} läuft", "{task}: работа"],
   measure_price: ["Measure what it costs clients", "Messen, was sie Clients kostet", "Измерить цену для клиентов"],
-  measure_price_how: ["Holds it twice for three seconds, and compares.", "Hält sie zweimal drei Sekunden an und vergleicht.", "Дважды приостанавливает на три секунды и сравнивает."],
+  measure_price_how: ["Holds it twice for three seconds, and compares.", "Hält zweimal drei Sekunden an und vergleicht.", "Дважды приостанавливает на три секунды и сравнивает."],
   as_it_is: ["as it is", "wie bisher", "как сейчас"],
   as_it_is_stopped: ["stays; shown once it is started", "bleibt; nach dem Start zu sehen", "без изменений; виден после запуска"],
   healthy_yet_failed: [
@@ -832,7 +832,7 @@ export const catalogue = of({
   details: ["Details", "Einzelheiten", "Подробности"],
   layout: ["Layout", "Anordnung", "Раскладка"],
   strip: ["Strip", "Streifen", "Полоса"],
-  bitmap: ["Write-intent bitmap", "Bitmap der Schreibabsichten", "Битовая карта записи"],
+  bitmap: ["Write-intent bitmap", "Write-Intent-Bitmap", "Битовая карта записи"],
   bitmap_of: ["{dirty} of {all} bits set, each for {chunk}", "{dirty} von {all} Bits gesetzt, jedes für {chunk}", "установлено {dirty} из {all} бит, каждый на {chunk}"],
   write_log: ["Write log", "Schreibprotokoll", "Журнал записи"],
   log_of: ["yes; {n} writes acknowledged early", "ja; {n} Schreibzugriffe früh bestätigt", "да; ранних подтверждений: {n}"],
@@ -1045,8 +1045,8 @@ export const catalogue = of({
   with_checksums: ["Keep checksums: bytes that a drive changes by itself are found and corrected (costs some speed)", "Prüfsummen halten: Bytes, die ein Laufwerk verändert, werden gefunden und berichtigt (kostet etwas Tempo)", "Хранить контрольные суммы: изменённые накопителем байты находятся и исправляются (немного медленнее)"],
   with_checksums_bare: ["Keep checksums: bytes that a drive changes by itself are found, but without redundancy not corrected (costs some speed)", "Prüfsummen halten: Bytes, die ein Laufwerk verändert, werden gefunden, ohne Redundanz aber nicht berichtigt (kostet etwas Tempo)", "Хранить контрольные суммы: изменённые накопителем байты находятся, но без избыточности не исправляются (немного медленнее)"],
   default_strip: ["The strip is chosen for SSDs by their number.", "Der Streifen wird für SSDs nach ihrer Zahl gewählt.", "Полоса выбирается для SSD по их числу."],
-  default_bitmap: ["The write-intent bitmap is on.", "Die Bitmap der Schreibabsichten ist an.", "Битовая карта записи включена."],
-  default_bitmap_log: ["The write-intent bitmap and the write log are on.", "Bitmap der Schreibabsichten und Schreibprotokoll sind an.", "Битовая карта и журнал записи включены."],
+  default_bitmap: ["The write-intent bitmap is on.", "Die Write-Intent-Bitmap ist an.", "Битовая карта записи включена."],
+  default_bitmap_log: ["The write-intent bitmap and the write log are on.", "Write-Intent-Bitmap und Schreibprotokoll sind an.", "Битовая карта и журнал записи включены."],
   plan_create: ["Create {array}", "{array} anlegen", "Создать {array}"],
 
   // Activity, alarms, settings
