@@ -254,7 +254,7 @@ fn a_bad_sector_hides_no_mark_beside_its_block() {
 
 /// After eight pieces that could not be read the rest of the last MiB counts as unreadable, and with it a superblock that a
 /// client had written there. A drive that joined an array kept it: a power cut between the erasure of its own superblock and the
-/// new one left a drive of the client's array (simulated seed 21000008445 with `--more-faults --changes`).
+/// new one left a drive of the client's array.
 #[test]
 fn bad_sectors_hide_no_superblock_in_one_of_its_places() {
     for minor in [0, 1, 2] {

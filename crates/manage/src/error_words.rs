@@ -402,8 +402,8 @@ mod tests {
         let said = Say::WaitsForSilent { silent: SilentDrives(vec!["/dev/a".into()]), reason, cause };
         assert_eq!(
             said.to_string(),
-            "/dev/a does not answer: check the drive and its cable; \"tank\" lacks the drives of slots 1, 4: the array waits until none is \
-             missing (`stria start tank` starts it now)"
+            "/dev/a does not answer: check the drive and its cable; \"tank\" lacks the drives of slots 1, 4: the array waits until none \
+             is missing (`stria start tank` starts it now)"
         );
         let json = serde_json::to_value(&said).expect("JSON");
         assert_eq!(json["values"]["cause"]["code"], "waits-for-all");

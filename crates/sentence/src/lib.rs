@@ -62,8 +62,8 @@ impl fmt::Display for Names {
     }
 }
 
-/// Reads a text that was made without its sentence: the first of these whose English gives this very text. `of`: makes a sentence of
-/// a code and the texts of its values. A value that stands beside another one in the text cannot be told from it.
+/// Reads a text that was made without its sentence: the first of these whose English gives this very text. `of`: makes a sentence
+/// of a code and the texts of its values. A value that stands beside another one in the text cannot be told from it.
 pub fn read<T: fmt::Display>(
     texts: impl IntoIterator<Item = (&'static str, &'static str)>,
     text: &str,
