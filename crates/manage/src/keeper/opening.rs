@@ -31,7 +31,7 @@ pub struct Opened {
 /// The reason why an array was not opened.
 pub struct Refused {
     /// The reason.
-    pub words: Words,
+    pub words: Box<Words>,
     /// Its kind. That another program uses a drive, or a group is not there, may pass.
     pub obstacle: Obstacle,
     /// The drive that did not answer.
@@ -40,7 +40,7 @@ pub struct Refused {
 
 impl Refused {
     fn new(words: impl Into<Words>) -> Self {
-        Self { words: words.into(), obstacle: Obstacle::Other, silent: None }
+        Self { words: Box::new(words.into()), obstacle: Obstacle::Other, silent: None }
     }
 }
 
@@ -52,7 +52,7 @@ impl From<HostError> for Refused {
                 _ => Obstacle::Other,
             },
             silent: error.silent_drive().map(Path::to_owned),
-            words: error.into(),
+            words: Box::new(error.into()),
         }
     }
 }
