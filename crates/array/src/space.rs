@@ -33,7 +33,20 @@ pub(crate) struct NoSpace {
     reconciling: Cell<usize>,
     /// Steps by which members come in sync, under way.
     arriving: Cell<usize>,
+    /// Steps by which members come in sync that were begun, and those that have ended.
+    steps_begun: Cell<u64>,
+    steps_ended: Cell<u64>,
     turns_changed: Waiters,
+}
+
+/// Held during a step by which members come in sync: the next one waits.
+pub(crate) struct Step<'a>(&'a NoSpace, &'a Ready);
+
+impl Drop for Step<'_> {
+    fn drop(&mut self) {
+        self.0.steps_ended.update(|count| count + 1);
+        self.0.turns_changed.wake_all(self.1);
+    }
 }
 
 /// Held while the rows of a write without space are made consistent: no member comes in sync meanwhile (R96).
@@ -123,6 +136,15 @@ impl NoSpace {
         ready.until(&self.turns_changed, || self.arriving.get() == 0).await;
         self.reconciling.update(|count| count + 1);
         Reconciling(self, ready)
+    }
+
+    /// Waits for the end of earlier steps by which members come in sync. Lanes take these steps in one order: otherwise one lane
+    /// could wait for another's claim of one member, and that lane for its claim of the next.
+    pub async fn step<'a>(&'a self, ready: &'a Ready) -> Step<'a> {
+        let number = self.steps_begun.get();
+        self.steps_begun.set(number + 1);
+        ready.until(&self.turns_changed, || self.steps_ended.get() == number).await;
+        Step(self, ready)
     }
 
     /// Waits until no rows are being made consistent. Further ones wait from now on.

@@ -577,6 +577,7 @@ async fn await_arrival<'a>(core: &'a Core, targets: &[RebuildTarget]) -> Arrivin
 
 /// Rebuilt members take their slots. `from_nothing`: one alone, all of which was rebuilt in this run.
 pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_nothing: bool) {
+    let _step = core.no_space.step(&core.ready).await;
     // R12: the update that says they are back writes the heads of their logs. Together with the one that calls them in sync, a
     // crash could leave a member in sync without a log, and such a member is not trusted.
     core.recorded(core.metadata.wanted()).await;
