@@ -363,6 +363,11 @@ impl Drive {
         self.bad_grows_to = end;
     }
 
+    /// The same sectors as on another drive cannot be read.
+    pub fn spoil_as(&mut self, other: &Self) {
+        other.bad.iter().for_each(|sectors| self.spoil(sectors.clone()));
+    }
+
     /// These sectors can be read again, with what they held.
     pub fn find(&mut self, sectors: Range<u64>) {
         self.note(|| format!("can read {sectors:?} again"));

@@ -92,14 +92,16 @@ impl World<'_> {
         let stopped = self.node.as_mut().expect("an array runs").stop(&power);
         stopped.map_err(|error| Stop::Wrong(format!("the array does not stop: {error:?}")))?;
         let choices = self.choices_to_lose();
+        let loose = self.loose();
         self.node = None;
         if is_degraded {
             self.meet("more members lost of a degraded array");
         }
-        choices.iter().try_for_each(|lost| self.holds_without(lost))
+        choices.iter().try_for_each(|lost| self.holds_without(lost, &loose))
     }
 
-    fn holds_without(&mut self, lost: &[usize]) -> Outcome {
+    /// Starts copies of the drives but those `lost`. `loose`: those that no array uses.
+    fn holds_without(&mut self, lost: &[usize], loose: &[usize]) -> Outcome {
         let power = Rc::clone(&self.power);
         let drives: Vec<Rc<RefCell<Drive>>> = (0..self.drives.len())
             .filter(|index| !lost.contains(index))
@@ -114,6 +116,10 @@ impl World<'_> {
                 );
                 if drive.is_short() {
                     copy.shrink(drive.sectors());
+                }
+                // It may hide a superblock that a client has written.
+                if loose.contains(&index) {
+                    copy.spoil_as(&drive);
                 }
                 Rc::new(RefCell::new(copy))
             })
