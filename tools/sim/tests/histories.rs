@@ -357,6 +357,7 @@ fn histories_that_once_failed_with_more_faults_lose_nothing() {
 const FULL: Extras = Extras { full: true, ..Extras::NONE };
 const MORE: Extras = Extras { more_faults: true, ..Extras::NONE };
 const MORE_AND_CHANGES: Extras = Extras { changes: true, ..MORE };
+const PARTIAL_PARITY: Extras = Extras { partial_parity: true, ..Extras::NONE };
 
 /// Seeds that once failed with the present extras, each with its bug.
 const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
@@ -401,6 +402,22 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     (9410026110, None, FULL),
     // A member came back with bad blocks that no bit marked, and was in sync with them when another was lost (R67).
     (9410011686, None, FULL),
+    // A member came in sync while its rows of a write without space were bad blocks, and held them alone once another copy was
+    // pulled (R96). Found again at the steps of today by a mutant.
+    (20700014454, None, FULL),
+    (30100003133, Some("10"), FULL),
+    // Two lanes let two members come in sync in opposite orders, and waited for each other (R96).
+    (30000032736, Some("10"), FULL),
+    // The checker: there was space again, and the member that had lacked it counted before a write that had met that was made
+    // consistent.
+    (21400000545, None, Extras { more_faults: true, hangs: true, ..FULL }),
+    // The checker: a drive that had left before a start, was added again and pulled again, was found at the next start as if its
+    // cache had lost nothing.
+    (21300015135, None, PARTIAL_PARITY),
+    // The drive model: a power cut lost the write that had healed a sector, and the drive read what the sector had held before.
+    (21300021410, None, PARTIAL_PARITY),
+    // The checker: copies of the drives could read a client's superblock that unreadable sectors had hidden when a drive joined.
+    (21000008445, None, MORE_AND_CHANGES),
     // The checker: a write that the engine had abandoned on a dropped drive arrived during a scrub, and counted as the scrub's.
     (9422005638, None, MORE),
     // Two members were failed that hung. Other lanes heard of the second only once the superblocks said that the first was gone,
