@@ -418,6 +418,7 @@ mod tests {
             "array/src/sweep.rs",
             "array/src/command_tasks.rs",
             "array/src/engine/commands.rs",
+            "array/src/member/commands.rs",
             "tree/src/join.rs",
             "format/src/md/recorder.rs",
         ];
