@@ -490,12 +490,15 @@ fn jobs_are_cancelled_where_their_work_can_end() {
     assert_eq!(ended(&place, &act(json!({"action": "speed", "array": "tank", "max_bytes_per_s": 4096})))["state"], "done");
     let job = act(json!({"action": "scrub", "array": "tank"}));
     let path = format!("/jobs/{}", job["id"]);
+    let runs = |path: &str| {
+        let end = Instant::now() + PATIENCE;
+        while ask(&place, path, None).body["task"].is_null() {
+            assert!(Instant::now() < end, "it does not run: {:?}", ask(&place, path, None));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
     // It can be cancelled once it runs.
-    let end = Instant::now() + PATIENCE;
-    while ask(&place, &path, None).body["task"].is_null() {
-        assert!(Instant::now() < end, "it does not run: {:?}", ask(&place, &path, None));
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    runs(&path);
     let cancelled = delete(&place, &path);
     assert_eq!(cancelled.status, 200, "{cancelled:?}");
     let job = ended(&place, &job);
@@ -513,6 +516,7 @@ fn jobs_are_cancelled_where_their_work_can_end() {
     assert!(refused.kind() == (409, "refused") && text(&refused.body).contains("restores redundancy"), "{refused:?}");
 
     // What the engine refuses has its sentence as the end of the job, and in the event of that.
+    runs(&format!("/jobs/{}", job["id"]));
     let job = ended(&place, &act(json!({"action": "scrub", "array": "tank"})));
     let ends = json!([{"code": "scrub-while", "values": {"task": "rebuild", "percent": job["ends"][0]["values"]["percent"]}}]);
     assert_eq!((&job["state"], &job["ends"]), (&json!("failed"), &ends), "{job:#}");
