@@ -130,9 +130,10 @@ struct Driver<R: Recorder> {
     /// Member requests that no device took.
     refused: Vec<Completion>,
     running: Running<R::Newcomer>,
+    /// The next poll has something to do besides members' answers.
     actions: bool,
-    /// A request was submitted since the last poll.
-    is_given: bool,
+    /// Something other than requests that were submitted.
+    others_due: bool,
 }
 
 /// An array as a block device.
@@ -197,7 +198,7 @@ impl<R: Recorder> ArrayDevice<R> {
             refused: Vec::new(),
             running: Running::default(),
             actions: true,
-            is_given: false,
+            others_due: true,
         };
         Self { driver: Rc::new(RefCell::new(driver)), limits }
     }
@@ -271,7 +272,7 @@ impl<R: Recorder> ArrayDevice<R> {
     /// Sets something on this lane's engine, or asks it; the next poll carries out what follows.
     pub fn with_engine<T>(&self, ask: impl FnOnce(&mut Engine) -> T) -> T {
         let mut driver = self.driver.borrow_mut();
-        driver.actions = true;
+        driver.note_due();
         ask(&mut driver.engine)
     }
 
@@ -287,7 +288,11 @@ impl<R: Recorder> ArrayDevice<R> {
     /// for each request either.
     pub fn next_wake_of_models(&self) -> Option<Nanos> {
         let driver = self.driver.borrow();
-        if !driver.refused.is_empty() || driver.engine.has_work() { Some(0) } else { driver.next_wake() }
+        let has_mail = driver.relay.as_ref().is_some_and(Relay::has_mail);
+        if driver.others_due || has_mail || !driver.refused.is_empty() || driver.engine.has_work() {
+            return Some(0);
+        }
+        driver.next_wake_of_parts()
     }
 
     /// The recorder, to prepare metadata for a new member. On the coordinator only.
@@ -300,6 +305,17 @@ impl<R: Recorder> ArrayDevice<R> {
 }
 
 impl<R: Recorder> Driver<R> {
+    /// Something other than a request is to be done in the next poll.
+    fn note_due(&mut self) {
+        (self.actions, self.others_due) = (true, true);
+    }
+
+    #[inline]
+    fn next_wake_of_parts(&self) -> Option<Nanos> {
+        let members = self.members.iter().filter_map(|member| member.device.as_ref()?.next_wake());
+        members.chain(self.engine.next_wake()).min()
+    }
+
     /// Which of the array's lanes this is.
     fn lane(&self) -> usize {
         self.relay.as_ref().map_or(0, |relay| relay.partition.lane)
@@ -319,8 +335,8 @@ impl<R: Recorder> Driver<R> {
                     bound.device = None;
                 }
             }
-            let is_given = std::mem::take(&mut self.is_given);
-            let progress = std::mem::take(&mut self.actions) || is_given || ended.len() > start;
+            self.others_due = false;
+            let progress = std::mem::take(&mut self.actions) || ended.len() > start;
             self.sort_out(ended, start);
             let mut others = std::mem::take(&mut self.others);
             for completion in others.drain(..) {
@@ -340,7 +356,7 @@ impl<R: Recorder> Driver<R> {
             }
             // Members were polled before: a member that was sent nothing since has no more completions.
             let may_go_on = progress && (performed || self.engine.is_sweeping());
-            if !may_go_on && !self.actions && !self.is_given {
+            if !may_go_on && !self.actions {
                 return;
             }
         }
@@ -391,7 +407,7 @@ impl<R: Recorder> Driver<R> {
                 }
                 None => {
                     self.engine.log_full(member, records);
-                    self.actions = true;
+                    self.note_due();
                 }
             },
         }
@@ -493,18 +509,20 @@ impl<R: Recorder> Driver<R> {
     /// The metadata update that the engine wanted has ended.
     fn end_update(&mut self, end: UpdateEnd, failures: &IoFailures) {
         self.engine.metadata_updated(end, failures);
-        self.actions = true;
+        self.note_due();
     }
 
     fn take_request(&mut self, request: Request) {
         let Self { engine, members, refused, .. } = self;
         engine.submit(request, &mut |member, request| members[member.0].submit(request, refused));
-        self.is_given = true;
+        self.actions = true;
     }
 
     fn submit(&mut self, member: MemberId, request: Request) {
         self.members[member.0].submit(request, &mut self.refused);
-        self.actions |= !self.refused.is_empty();
+        if !self.refused.is_empty() {
+            self.note_due();
+        }
     }
 
     fn unix_seconds(&self) -> u64 {
@@ -543,7 +561,7 @@ impl<R: Recorder> Driver<R> {
             self.log.append_failed(member);
         }
         self.engine.log_appended(member, result);
-        self.actions = true;
+        self.note_due();
     }
 
     fn update_written(&mut self, member: MemberId, result: Result<(), IoError>) {
@@ -567,18 +585,8 @@ impl<R: Recorder> Driver<R> {
             let gone = || Err(IoError::new(ErrorKind::Gone, "the member was dropped before it answered"));
             (0..updates).for_each(|_| self.update_written(member, gone()));
             (0..appends).for_each(|_| self.append_written(member, gone()));
-            self.actions = true;
+            self.note_due();
         }
-    }
-}
-
-impl<R: Recorder> Driver<R> {
-    fn next_wake(&self) -> Option<Nanos> {
-        if self.actions || self.relay.as_ref().is_some_and(Relay::has_mail) {
-            return Some(0);
-        }
-        let members = self.members.iter().filter_map(|member| member.device.as_ref()?.next_wake());
-        members.chain(self.engine.next_wake()).min()
     }
 }
 
@@ -606,7 +614,9 @@ impl<R: Recorder> BlockDevice for ArrayDevice<R> {
 
     fn next_wake(&self) -> Option<Nanos> {
         let driver = self.driver.borrow();
-        // Members may need a poll to begin what they were given.
-        if driver.is_given { Some(0) } else { driver.next_wake() }
+        if driver.actions || driver.relay.as_ref().is_some_and(Relay::has_mail) {
+            return Some(0);
+        }
+        driver.next_wake_of_parts()
     }
 }

@@ -43,7 +43,7 @@ impl<N> Running<N> {
 impl<R: Recorder> Driver<R> {
     pub(super) fn begin(&mut self, command: Command<R::Newcomer>) -> CommandId {
         assert_eq!(self.lane(), 0, "commands are given to the coordinator");
-        self.actions = true;
+        self.note_due();
         let stops = matches!(command, Command::Stop);
         let (command, newcomer) = command.split();
         let id = self.engine.command(command);
@@ -87,12 +87,12 @@ impl<R: Recorder> Driver<R> {
 
     fn step_answered(&mut self, number: u64, result: Result<(), Refusal>) {
         self.engine.step_answered(number, result);
-        self.actions = true;
+        self.note_due();
     }
 
     /// Takes a step of a command. `None`: its end comes later.
     fn take_step(&mut self, number: u64, step: Step) -> Option<Result<(), Refusal>> {
-        self.actions = true;
+        self.note_due();
         match step {
             Step::Add { config, slot, offer, replaces } => {
                 let device = self.running.offers.remove(&offer).expect("every lane is offered the device before the command");

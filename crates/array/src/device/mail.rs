@@ -149,7 +149,7 @@ impl<R: Recorder> Driver<R> {
                 Message::GiveUp => self.engine.set_read_only(true),
                 Message::AllRebuilt(member) => self.engine.all_rebuilt(member),
             }
-            self.actions = true;
+            self.note_due();
         }
         self.others().reuse(inbox);
     }
@@ -228,7 +228,7 @@ impl<R: Recorder> Driver<R> {
             Instruction::Drop(member) => self.engine.dropped_elsewhere(member),
             Instruction::AskAgain => self.engine.metadata_updated(UpdateEnd::Overtaken, &Vec::new()),
         }
-        self.actions = true;
+        self.note_due();
     }
 
     /// This lane has dropped a member.
@@ -265,7 +265,7 @@ impl<R: Recorder> Driver<R> {
         if replaying.remove(&lane) && replaying.is_empty() {
             self.others().tell_all(|| Message::AllReplayed);
             self.engine.all_replayed();
-            self.actions = true;
+            self.note_due();
         }
     }
 
@@ -280,7 +280,7 @@ impl<R: Recorder> Driver<R> {
             rebuilt.remove(&member);
             self.others().tell_all(|| Message::AllRebuilt(member));
             self.engine.all_rebuilt(member);
-            self.actions = true;
+            self.note_due();
         }
     }
 }
