@@ -26,13 +26,8 @@ fn parity_is_mended_from_what_is_filled() {
         // are unreadable only when it corrects.
         steps.extend([spoil(seed % 4), spoil(8 + seed % 8), write(STRIP * (3 * stripe + strip + 1) - 4, 8), Step::Drain]);
         // A drive that corrects a sector could lose that in a power cut until it is flushed, and no other member is failed before.
-        steps.extend([
-            Step::Flush,
-            Step::Drain,
-            Step::Pause(50_000_000),
-            Step::Fail(parity + 1),
-            Step::Read { at: 0, sectors: 15 * STRIP },
-        ]);
+        steps.extend([Step::Pause(50_000_000), Step::Flush, Step::Drain, Step::Fail(parity + 1)]);
+        steps.push(Step::Read { at: 0, sectors: 15 * STRIP });
         steps
     });
     assert!(tally.met["unreadable sectors"] == 120 && tally.met["read corrected"] >= 55, "{tally:?}");
