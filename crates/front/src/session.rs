@@ -37,9 +37,9 @@ const LARGE_PAYLOAD_BYTES: usize = 32 << 10;
 /// 128 KiB: a read or write of this size or more goes to the device before the next request is parsed. If the device answers at
 /// once, its buffer then serves the next one too, while it is still in the processor's cache.
 const ALONE_BYTES: usize = 128 << 10;
-/// Of many requests that arrive at once, 4 go to the device first, and then twice as many each time, up to 16. Replies to a group
-/// leave before the next group is served. The client sends its next requests meanwhile, where it would otherwise sleep until all
-/// replies are there (docs/TRIED.md).
+/// Of many small requests that arrive at once, 4 go to the device first, and then twice as many each time, up to 16. Replies to a
+/// group leave before the next group is served. The client sends its next requests meanwhile, where it would otherwise sleep until
+/// all replies are there (docs/TRIED.md).
 const FIRST_GROUP: usize = 4;
 const GROUP_MAX: usize = 16;
 /// 4 KiB: what is received behind a large payload; most often the next header, and little to copy.
@@ -249,7 +249,8 @@ impl Session {
                 let operation = Operation::Write { from: smallvec![buffer.freeze()], fua };
                 requests.push(self.submit(slot, operation));
             }
-            self.paused |= requests.len() >= self.group && self.start < self.end;
+            let is_small = |request: &Request| request.sectors < (LARGE_PAYLOAD_BYTES / SECTOR_BYTES) as u64;
+            self.paused |= requests.len() >= self.group && self.start < self.end && requests.last().is_some_and(is_small);
             if self.paused || self.ended {
                 return Ok(());
             }
