@@ -833,8 +833,8 @@ test("an array that waits says for what: drives, a group, another program, an an
 
 test("a quiet line says who is told of alarms; that nobody is told is marked, with a form for it", async () => {
   for (const [told_by, words] of [[["mail", "webhook"], "Alarms are sent by mail, webhook"], [[], "Nobody is told of alarms"]]) {
-    SCENES.told = () => ({ ...SCENES.well(), told_by });
-    await on("told", async (page, server) => {
+    SCENES.channels_known = () => ({ ...SCENES.well(), told_by });
+    await on("channels_known", async (page, server) => {
       await page.getByText(words).waitFor();
       await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
       assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
