@@ -1879,7 +1879,7 @@ export interface components {
             /** @description The first fault with its line, or that there is none. */
             text: string;
         };
-        /** @description What another event has not told already, after a colon; null: nothing. */
+        /** @description The part that no other event has said yet, after a colon; null: nothing. */
         Detail: string | null;
         /** @description The report of a drive about itself. A figure that it does not give is `None`. */
         DriveHealth: {

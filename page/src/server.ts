@@ -1,7 +1,11 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
 import { effect, signal } from "@preact/signals";
 import { type Answer, Closed, type Source, way } from "./way.ts";
-import type { About, Action, Alarm, AlarmSettings, ConfigText, ConfigVerdict, Drive, EventPage, Foreign, Job, Event, Forecasts, LimitsKnown, Limits, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool, Spoken, State, SweepPrice, Who } from "./types.ts";
+import type {
+  About, Action, Alarm, AlarmSettings, ConfigText, ConfigVerdict, Drive, Event, EventPage, Forecasts, Foreign, Job,
+  Limits, LimitsKnown, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool,
+  Spoken, State, SweepPrice, Who,
+} from "./types.ts";
 
 const BASE = "/api/v1";
 /** A request without an answer for so long is given up. */

@@ -132,7 +132,7 @@ struct Driver<R: Recorder> {
     running: Running<R::Newcomer>,
     /// The next poll has something to do besides members' answers.
     actions: bool,
-    /// Something other than requests that were submitted.
+    /// It has more to do than to begin submitted requests.
     others_due: bool,
 }
 
@@ -284,7 +284,7 @@ impl<R: Recorder> ArrayDevice<R> {
         driver.engine.set_now(now);
     }
 
-    /// As [`BlockDevice::next_wake`], for members that begin a request without a poll, as models do: the array then needs none
+    /// As [`BlockDevice::next_wake`], for members that begin a request without a poll, as models do. The array then needs no poll
     /// for each request either.
     pub fn next_wake_of_models(&self) -> Option<Nanos> {
         let driver = self.driver.borrow();
@@ -305,7 +305,7 @@ impl<R: Recorder> ArrayDevice<R> {
 }
 
 impl<R: Recorder> Driver<R> {
-    /// Something other than a request is to be done in the next poll.
+    /// The next poll has more to do than to begin submitted requests.
     fn note_due(&mut self) {
         (self.actions, self.others_due) = (true, true);
     }

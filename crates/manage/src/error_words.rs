@@ -79,7 +79,7 @@ impl From<HostError> for Words {
             HostError::Refused(text) | HostError::Unsafe(text) => read(text),
             _ => None,
         };
-        // One text, whoever words it.
+        // A program shows the sentence in place of the text, so a sentence that differs from the text is left out.
         Self { said: said.filter(|said| said.to_string() == text), text }
     }
 }
@@ -90,7 +90,7 @@ impl From<ErrorSentence> for Words {
     }
 }
 
-/// What another event has not told already, after a colon; null: nothing.
+/// The part that no other event has said yet, after a colon; null: nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(transparent)]
 pub struct Detail(pub Option<String>);

@@ -10,7 +10,7 @@ use stria_block::Nanos;
 
 /// About the cost of a sleep and a wake-up together: polling for longer cannot pay.
 const SPIN_MAX: Duration = Duration::from_micros(50);
-/// In a virtual machine each side's wake-up costs 20 to 30 us, so a client that sleeps between two requests needs about 50.
+/// A wake-up in a virtual machine costs 20 to 30 us on each side. So a client that sleeps between two requests is back after 50.
 const SPIN_MAX_IN_GUEST: Duration = Duration::from_micros(100);
 
 /// The first time to poll for, when polling may pay.

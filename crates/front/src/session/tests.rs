@@ -30,7 +30,7 @@ fn facts() -> Facts {
 fn session_of(facts: Facts, structured: bool, caps: Caps) -> Session {
     let lease = Budget::new(0).lease(usize::MAX / 2);
     let mut session = Session::new(Agreement { facts: Arc::new(facts), structured, allocation: structured }, caps, lease, &[]);
-    // Every test of both kinds of replies tries both.
+    // A test that tries both kinds of replies tries grouped and single requests, too.
     session.set_grouped(structured);
     session
 }
