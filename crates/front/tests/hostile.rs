@@ -385,10 +385,11 @@ fn a_device_that_ends_for_good_says_so_and_one_that_may_return_does_not() {
         let mut client = service.client();
         client.write_all(&request(0, 1, 0, 512)).expect("a read");
         assert_eq!(reply(&mut client), (1, 0));
+        client.read_exact(&mut [0; 512]).expect("its data");
         let mut seen = 0;
         thread::scope(|scope| {
             let ends = scope.spawn(|| service.server.remove_export("tank", closing));
-            // Until the connection is closed.
+            // One request at a time, until the connection is closed.
             for cookie in 2.. {
                 let write = [request(1, cookie, 0, 512), vec![7; 512]].concat();
                 let mut head = [0; 16];
@@ -396,6 +397,7 @@ fn a_device_that_ends_for_good_says_so_and_one_that_may_return_does_not() {
                     break;
                 }
                 let errno = u32::from_be_bytes(head[4..8].try_into().expect("four bytes"));
+                assert_eq!(head[8..], u64::to_be_bytes(cookie), "the reply to this write");
                 assert!(errno == 0 || errno == ESHUTDOWN, "{errno}");
                 assert!(seen == 0 || errno == ESHUTDOWN, "once shut down, always");
                 seen += u32::from(errno == ESHUTDOWN);
