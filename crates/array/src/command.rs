@@ -95,6 +95,8 @@ pub enum Step {
         /// The member that it is to replace, and that member's slot.
         replaces: Option<(MemberId, usize)>,
     },
+    /// Begins a stop: waits until no request of this lane's clients is under way on another lane.
+    EndRequests,
     /// Waits until this member is a spare, or was dropped, on this lane too.
     Release(MemberId),
     /// Takes it out.

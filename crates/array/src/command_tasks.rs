@@ -14,7 +14,7 @@ use crate::{Command, CommandId, Flaw, MemberId, Refusal, Step};
 use stria_block::Nanos;
 
 /// 5 s: the longest that a step waits. Only a long replay or a member that hangs takes more than moments.
-const PATIENCE: Nanos = 5_000_000_000;
+pub(crate) const PATIENCE: Nanos = 5_000_000_000;
 /// 200 ms: how long a command that fails a member during a stop waits for the drop to become durable.
 const PATIENCE_IN_STOP: Nanos = 200_000_000;
 /// 1 s: how long a member that is failed by command may remain a sole log holder (R26).
@@ -81,6 +81,8 @@ impl Core {
             Command::Stop => {
                 self.run.set_stopping();
                 drop(turn);
+                // Otherwise a lane that has stopped gets another one's request, and superblocks do not say "clean".
+                self.on_every_lane(Step::EndRequests).await?;
                 self.on_every_lane(Step::Stop).await
             }
         }
@@ -122,7 +124,7 @@ impl Core {
     }
 
     /// Waits until a condition holds, but not for longer than `patience`. Returns whether it does.
-    async fn wait_at_most(&self, patience: Nanos, holds: impl Fn(&Self) -> bool) -> bool {
+    pub async fn wait_at_most(&self, patience: Nanos, holds: impl Fn(&Self) -> bool) -> bool {
         let end = self.now() + patience;
         while !holds(self) && self.now() < end {
             self.sleep_until(end.min(self.now() + LOOK_EVERY)).await;

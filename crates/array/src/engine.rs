@@ -28,6 +28,7 @@ mod commands;
 mod lanes;
 
 use crate::address::Sectors as _;
+use crate::command_tasks::PATIENCE;
 use crate::core::{Core, Fate, Then, all_data, array_range, has_unsynced_slots, is_no_space, lost};
 use crate::log::StartStage;
 use crate::log_io::log_flush_forever;
@@ -548,10 +549,15 @@ impl Engine {
         self.core.sweep_changed.wake_all(&self.core.ready);
     }
 
-    /// Stops this lane: the step of this number of [`Command::Stop`](crate::Command).
-    pub(crate) fn stop(&mut self, number: u64) {
+    /// Begins no more sweeps, as the array is being stopped.
+    pub(crate) fn begin_stop(&mut self) {
         self.core.run.set_stopping();
         self.sweeper.pause(&self.core, true);
+    }
+
+    /// Stops this lane: the step of this number of [`Command::Stop`](crate::Command).
+    pub(crate) fn stop(&mut self, number: u64) {
+        self.begin_stop();
         let (core, sweeper) = (Rc::clone(&self.core), Rc::clone(&self.sweeper));
         self.core.ready.spawn(async move {
             let result = stop(&core, &sweeper).await.map_err(|error| Refusal(error.context.to_string()));
@@ -649,8 +655,14 @@ async fn clear_intents(core: Rc<Core>) {
 async fn stop(core: &Core, sweeper: &Sweeper) -> Result<(), IoError> {
     let replays =
         || core.log.stage() < StartStage::Replayed && !core.run.is_read_only() || core.log.stage() == StartStage::Opening;
-    let is_busy = || core.requests_in_flight() > 0 || core.activity.writes() || sweeper.is_running() || replays();
+    let has_requests = || core.requests_in_flight() > 0 || core.requests.has_held();
+    let is_busy = || has_requests() || core.activity.writes() || sweeper.is_running() || replays();
     let mut result = loop {
+        // Requests that came before what the start relies on was durable (R31).
+        core.wait_at_most(PATIENCE, |core| !core.requests.has_held()).await;
+        for request in core.requests.take_held() {
+            core.done(request.complete(Err(IoError::new(ErrorKind::Other, "the array was stopped before it could serve"))));
+        }
         while is_busy() {
             core.sleep_until(core.now() + 1_000_000).await;
         }

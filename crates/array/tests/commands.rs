@@ -3,7 +3,8 @@
 //! Members answer late and out of order, and so do superblock updates, which a recorder writes to every member.
 
 mod support;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use stria_array::Synced;
 use stria_array::*;
 use stria_block::*;
@@ -12,9 +13,10 @@ use support::*;
 const MEMBERS: usize = 4;
 const SECTORS: u64 = 1024;
 
-/// Writes one sector to each member for each superblock update, and admits every member that is offered.
+/// Writes one sector to each member for each superblock update, and admits every member that is offered. Notes whether the last
+/// update said "clean".
 #[derive(Clone)]
-struct TestRecorder(Vec<MemberId>);
+struct TestRecorder(Vec<MemberId>, Rc<Cell<bool>>);
 
 impl Recorder for TestRecorder {
     type Log = NoMetadata;
@@ -24,6 +26,7 @@ impl Recorder for TestRecorder {
         Ok(newcomer.clone())
     }
     fn record_state(&mut self, state: &ArrayState, _: u64) -> Vec<MetadataWrite> {
+        self.1.set(state.clean);
         self.0 = state.slots.iter().filter_map(|slot| Some(slot.member.as_ref()?.member)).collect();
         let write = |&member: &MemberId| MetadataWrite {
             member,
@@ -42,6 +45,10 @@ struct Array {
     lanes: Vec<ArrayDevice<TestRecorder>>,
     now: Nanos,
     seed: RefCell<u64>,
+    is_clean: Rc<Cell<bool>>,
+    ended: Vec<Completion>,
+    /// The last lane takes no turn before this time.
+    sleeps_until: Nanos,
 }
 
 impl Array {
@@ -49,17 +56,13 @@ impl Array {
         let geometry = Geometry::new(level, level.default_layout(), 8, &[SECTORS; MEMBERS]).expect("it fits");
         let config = ArrayConfig::optimal("test", geometry);
         let ports = Ports::new(lane_count).with_groups(8);
-        let mut array = Self { lanes: Vec::new(), now: 0, seed: RefCell::new(seed * 1000) };
+        let is_clean: Rc<Cell<bool>> = Rc::default();
+        let recorder = TestRecorder(Vec::new(), Rc::clone(&is_clean));
+        let mut array =
+            Self { lanes: Vec::new(), now: 0, seed: RefCell::new(seed * 1000), is_clean, ended: Vec::new(), sleeps_until: 0 };
         for lane in 0..lane_count {
             let devices = (0..MEMBERS).map(|_| array.drive()).collect();
-            array.lanes.push(ArrayDevice::on_lane(
-                &config,
-                devices,
-                (lane == 0).then_some(TestRecorder(Vec::new())),
-                0,
-                &ports,
-                lane,
-            ));
+            array.lanes.push(ArrayDevice::on_lane(&config, devices, (lane == 0).then(|| recorder.clone()), 0, &ports, lane));
         }
         array
     }
@@ -70,9 +73,11 @@ impl Array {
     }
 
     fn poll(&mut self) {
-        self.lanes.iter_mut().for_each(|lane| lane.poll(self.now, &mut Vec::new()));
-        let due = self.lanes.iter().filter_map(ArrayDevice::next_wake).min();
-        self.now = due.unwrap_or(self.now + 1).max(self.now);
+        let awake = self.lanes.len() - usize::from(self.now < self.sleeps_until);
+        self.lanes[..awake].iter_mut().for_each(|lane| lane.poll(self.now, &mut self.ended));
+        let due = self.lanes[..awake].iter().filter_map(ArrayDevice::next_wake).min();
+        let wakes = Some(self.sleeps_until).filter(|&at| at > self.now);
+        self.now = due.into_iter().chain(wakes).min().unwrap_or(self.now + 1).max(self.now);
     }
 
     /// Lets time pass until a command is answered; `look` is called before each turn and after it.
@@ -196,6 +201,26 @@ fn commands_given_at_once_are_carried_out_in_order() {
         array.answer(stops, |_, _| {}).expect("it stops");
         assert!(array.lanes[0].has_stopped() && array.lanes.iter().all(|lane| lane.with_engine(|engine| engine.is_stopped())));
         array.answer(fails, |_, _| {}).expect("it is not in sync yet");
+    });
+}
+
+fn write(start_sector: u64, sectors: u64) -> Request {
+    let from = std::iter::once(Buffer::zeroed(bytes(sectors)).freeze()).collect();
+    Request { tag: 1, start_sector, sectors, operation: Operation::Write { from, fua: false } }
+}
+
+/// A lane that had stopped got the part of a write that another lane's client had sent, and superblocks did not say "clean".
+#[test]
+fn a_stop_waits_for_what_lanes_do_for_each_other() {
+    each(|mut array| {
+        let last = array.lanes.len() - 1;
+        array.sleeps_until = 50_000_000;
+        array.lanes[last].submit(write(64, 64));
+        let stops = array.lanes[0].begin(Command::Stop);
+        array.answer(stops, |_, _| {}).expect("it stops");
+        assert_eq!(array.ended.len(), 1, "the write has its answer");
+        assert_eq!(array.ended[0].result, Ok(()));
+        assert!(array.is_clean.get(), "the last superblocks say \"clean\"");
     });
 }
 

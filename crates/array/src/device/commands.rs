@@ -17,6 +17,8 @@ pub(super) struct Running<N> {
     steps: BTreeMap<u64, (usize, Result<(), Refusal>)>,
     answers: BTreeMap<CommandId, Result<(), Refusal>>,
     stop: Option<CommandId>,
+    /// The step of a stop that waits for requests on other lanes.
+    pub ends_requests: Option<u64>,
     /// How the stop has ended.
     pub stopped: Option<Result<(), Refusal>>,
 }
@@ -29,6 +31,7 @@ impl<N> Default for Running<N> {
             steps: BTreeMap::new(),
             answers: BTreeMap::new(),
             stop: None,
+            ends_requests: None,
             stopped: None,
         }
     }
@@ -118,6 +121,11 @@ impl<R: Recorder> Driver<R> {
                 }
                 removed
             }
+            Step::EndRequests => {
+                self.engine.begin_stop();
+                self.running.ends_requests = Some(number).filter(|_| self.has_requests_elsewhere());
+                self.running.ends_requests.is_none().then_some(Ok(()))
+            }
             step => self.engine.take_step(number, step),
         }
     }
@@ -127,6 +135,18 @@ impl<R: Recorder> Driver<R> {
         (bound.leaves, bound.is_closed) = (true, true);
         if bound.in_flight == 0 {
             bound.device = None;
+        }
+    }
+
+    fn has_requests_elsewhere(&self) -> bool {
+        self.relay.as_ref().is_some_and(|relay| !relay.has_no_tickets())
+    }
+
+    /// Ends the step that waits for requests on other lanes, once they have ended.
+    pub(super) fn look_for_end_of_requests(&mut self) {
+        if let Some(number) = self.running.ends_requests.filter(|_| !self.has_requests_elsewhere()) {
+            self.running.ends_requests = None;
+            self.step_done(number, Ok(()));
         }
     }
 

@@ -93,12 +93,14 @@ impl<R: Recorder> Driver<R> {
         }
         if self.elsewhere.is_empty() && self.others().has_no_tickets() {
             self.poll(completions);
+            self.look_for_end_of_requests();
             return self.post();
         }
         let mut ended = std::mem::take(&mut self.elsewhere);
         self.poll(&mut ended);
         let relay = self.others();
         completions.extend(ended.drain(..).filter_map(|completion| relay.ended(completion)));
+        self.look_for_end_of_requests();
         self.post();
         self.elsewhere = ended;
     }

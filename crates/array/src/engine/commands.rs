@@ -36,7 +36,7 @@ impl Engine {
                 return None;
             }
             Step::Remove(member) => return Some(self.remove(member)),
-            Step::Add { .. } => unreachable!("the driver has the device"),
+            Step::Add { .. } | Step::EndRequests => unreachable!("the driver has the devices, and the requests on other lanes"),
             Step::StopRelyingOn(_) | Step::EndReplay | Step::CommitDrops | Step::Release(_) => {
                 if let Step::StopRelyingOn(member) = step {
                     core.log.behind.stop_relying_on(Some(member));
