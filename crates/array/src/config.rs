@@ -66,7 +66,12 @@ pub struct MemberConfig {
     pub by_bitmap: bool,
     /// Sectors of the data area known to be unreadable.
     pub bad_blocks: Vec<Range<MemberSector>>,
+    /// The most bad blocks that its list on disk holds, each of up to [`BAD_BLOCK_SECTORS_MAX`] sectors; 0: it has no list.
+    pub bad_blocks_max: usize,
 }
+
+/// The length of the longest bad block. md's list names a longer run of sectors in several entries.
+pub const BAD_BLOCK_SECTORS_MAX: u64 = 512;
 
 impl MemberConfig {
     /// An in-sync member that is all data area.
@@ -79,6 +84,7 @@ impl MemberConfig {
             recovered: Synced::All,
             by_bitmap: false,
             bad_blocks: Vec::new(),
+            bad_blocks_max: 512,
         }
     }
 }

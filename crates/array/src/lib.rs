@@ -75,7 +75,7 @@ pub use command::{Command, CommandId, Step};
 pub use command_tasks::RELIED_ON_MAX;
 #[doc(hidden)]
 pub use config::Flaw;
-pub use config::{ArrayConfig, IntentConfig, MemberConfig, MemberId, SlotConfig, Synced, WritePolicy};
+pub use config::{ArrayConfig, BAD_BLOCK_SECTORS_MAX, IntentConfig, MemberConfig, MemberId, SlotConfig, Synced, WritePolicy};
 pub use device::ArrayDevice;
 pub use engine::Engine;
 pub use geometry::{Copy, Extent, Geometry, GeometryError, StripeMap};

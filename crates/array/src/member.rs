@@ -6,8 +6,8 @@ use crate::address::{Sectors, SyncSpace};
 use crate::lists::few;
 use crate::plan::Presence;
 use crate::{
-    ArrayConfig, ArraySector, ArrayState, Family, Geometry, Health, Level, MemberConfig, MemberId, MemberProgress, MemberSector,
-    MemberState, MemberStatus, SlotState, Synced,
+    ArrayConfig, ArraySector, ArrayState, BAD_BLOCK_SECTORS_MAX, Family, Geometry, Health, Level, MemberConfig, MemberId,
+    MemberProgress, MemberSector, MemberState, MemberStatus, SlotState, Synced,
 };
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -91,6 +91,12 @@ impl Member {
     /// The bad blocks among these rows.
     pub fn bad_rows(&self, rows: &Range<MemberSector>) -> Vec<Range<MemberSector>> {
         self.config.bad_blocks.iter().map(|bad| common(bad, rows)).filter(|bad| !bad.is_empty()).collect()
+    }
+
+    /// True if the bad blocks of this lane take half of its part of the list on disk.
+    pub fn list_is_half_full(&self, lane_count: usize) -> bool {
+        let entries: u64 = self.config.bad_blocks.iter().map(|bad| bad.sectors().div_ceil(BAD_BLOCK_SECTORS_MAX)).sum();
+        entries >= (self.config.bad_blocks_max / 2 / lane_count) as u64
     }
 
     /// Removes rows from the bad blocks.

@@ -16,7 +16,8 @@
 //!   ([`NoSpace::unmap`](crate::space::NoSpace::unmap)).
 //! - Content that exists in parity alone is written to its place before the next write to these rows, or that write fails.
 //!   Otherwise parity would move on with a write whose data another member has no space for, and could recover neither.
-//! - Of copies those count that took the write, or the first if none did. The others have bad blocks there.
+//! - Of copies those count that took the write, or the first if none did. The others have bad blocks there. When a member's list
+//!   of bad blocks is half full, what it holds counts instead, and the other copies get that back.
 //! - A member that is being rebuilt may leave at any time, and a start may begin its rebuild again. So what it holds counts for
 //!   nothing: these rows become bad blocks there, and are filled from what counts. No member comes in sync before that is done.
 //!
@@ -28,7 +29,7 @@
 use crate::address::{Sectors, sync_of_rows};
 use crate::core::{BadCause, Core, is_no_space, mark_half_written};
 use crate::member_requests::{Ended, write_io};
-use crate::mirror_io::{alike_runs, read_any_of, readable};
+use crate::mirror_io::{alike_runs, is_there, read_any_of, readable};
 use crate::parity_code::{Parities, Unit, computed_parity, outputs};
 use crate::parity_io::{read_units, reconstruct, recover_rows};
 use crate::plan::{Presence, Rectangle, Strips};
@@ -87,6 +88,13 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
             continue;
         }
         discount_rebuilding(core, copies.iter().map(|copy| (copy.slot, copy.start_sector.run(sectors)))).await;
+        // R85.
+        if let Some((copy, member)) = scarce(core, &copies, sectors, failed)
+            && take_copies_back(core, &copies, copy, member, sectors).await
+        {
+            result = result.and(align_filled(core, start.run(sectors)).await);
+            continue;
+        }
         // R64: a list may take minutes, and the member whose copy counted may be dropped meanwhile.
         while let Some((copy, member, cause)) = outdated(core, &copies, sectors, failed) {
             if !core.mark_bad(member, copy.start_sector.run(sectors), cause).await {
@@ -106,17 +114,49 @@ fn counted(core: &Core, copies: &[Copy], sectors: u64) -> SmallVec<[(Copy, Membe
     there
 }
 
+/// Why a copy did not take all of a write; `None`: it took it.
+fn cause_of(copy: &Copy, member: MemberId, sectors: u64, failed: &[NotTaken]) -> Option<BadCause> {
+    let rows = copy.start_sector.run(sectors);
+    // Of a large write a member may have taken other parts.
+    failed.iter().filter(|failed| failed.member == member && failed.rows.overlaps(&rows)).map(|failed| failed.cause).min()
+}
+
 /// A copy that did not take a write and must not count, because another did, or is the first of those that did not.
 fn outdated(core: &Core, copies: &[Copy], sectors: u64, failed: &[NotTaken]) -> Option<(Copy, MemberId, BadCause)> {
     let there = counted(core, copies, sectors);
-    // Of a large write a member may have taken other parts.
-    let cause_of = |&(copy, member): &(Copy, MemberId)| {
-        let rows = copy.start_sector.run(sectors);
-        failed.iter().filter(|failed| failed.member == member && failed.rows.overlaps(&rows)).map(|failed| failed.cause).min()
-    };
-    let took_it = there.iter().any(|copy| cause_of(copy).is_none());
+    let took_it = there.iter().any(|(copy, member)| cause_of(copy, *member, sectors, failed).is_none());
     let others = if took_it { &there[..] } else { there.get(1..)? };
-    others.iter().find_map(|copy| Some((copy.0, copy.1, cause_of(copy)?)))
+    others.iter().find_map(|(copy, member)| Some((*copy, *member, cause_of(copy, *member, sectors, failed)?)))
+}
+
+/// A copy that had no space for a write, of a member whose list of bad blocks is half full: the other half is for rows where no
+/// copy can take a write back. `None`: also if a part of the write was acknowledged and then lost.
+fn scarce(core: &Core, copies: &[Copy], sectors: u64, failed: &[NotTaken]) -> Option<(Copy, MemberId)> {
+    let there = counted(core, copies, sectors);
+    let cause = |&(copy, member): &(Copy, MemberId)| cause_of(&copy, member, sectors, failed);
+    let is_scarce = |member| core.members.borrow().get(member).list_is_half_full(core.partition.lane_count);
+    let is_lost = there.iter().any(|copy| cause(copy) == Some(BadCause::Lost));
+    there.iter().find(|copy| !is_lost && cause(copy) == Some(BadCause::NoSpace) && is_scarce(copy.1)).copied()
+}
+
+/// Gives the other copies what a member holds that had no space for a write: old or new bytes in each sector. What they took, they
+/// had space for. `false`: the member cannot be read, and nothing was written.
+async fn take_copies_back(core: &Core, copies: &[Copy], copy: Copy, member: MemberId, sectors: u64) -> bool {
+    let read = core.io(std::iter::once(core.read_io(member, copy.start_sector, sectors)).collect()).await;
+    let held = read.iter().find_map(|(result, operation)| match operation {
+        Operation::Read { into } if result.is_ok() && is_there(core, &copy, member) => {
+            into.first().map(|held| Buffer::copy_of(held))
+        }
+        _ => None,
+    });
+    core.recycle(read);
+    let Some(held) = held else { return false };
+    for (copy, other) in counted(core, copies, sectors) {
+        if other != member && write_if_other(core, other, &copy.start_sector.run(sectors), &held).await.is_err() {
+            core.fail_member(other, "it has no space for a write, and its bad-block log has none to say so");
+        }
+    }
+    true
 }
 
 /// R47: gives members that are being filled what the copy holds that counts. They may have taken a write that it has not.

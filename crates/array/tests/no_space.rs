@@ -40,13 +40,14 @@ struct Copying {
 
 impl Copying {
     fn new(
+        sectors: u64,
         has_cache: bool,
         is_full: &Rc<Cell<bool>>,
         full_from: &Rc<Cell<u64>>,
         left: &Rc<Cell<u64>>,
         flush_ns: &Rc<Cell<Nanos>>,
     ) -> Self {
-        let ram = RamDevice::new(512);
+        let ram = RamDevice::new(sectors);
         let limits = Limits { volatile_cache: has_cache, ..ram.limits().clone() };
         let (is_full, full_from, flush_ns) = (Rc::clone(is_full), Rc::clone(full_from), Rc::clone(flush_ns));
         let (left, taken) = (Rc::clone(left), BTreeSet::new());
@@ -127,7 +128,7 @@ impl Told {
     }
 }
 
-/// Stores nothing, and has no space for the list of bad blocks of one member.
+/// Stores nothing, and has no space for the list of bad blocks of one member, nor for one of more than 512 rows.
 #[derive(Clone)]
 struct Lists(Rc<Cell<Option<MemberId>>>, Rc<RefCell<Told>>);
 
@@ -146,7 +147,7 @@ impl Recorder for Lists {
         Vec::new()
     }
     fn record_bad_blocks(&mut self, member: MemberId, rows: &[Range<MemberSector>], _: u64) -> Option<Vec<MetadataWrite>> {
-        let has_space = self.0.get() != Some(member);
+        let has_space = self.0.get() != Some(member) && rows.len() <= 512;
         let mut told = self.1.borrow_mut();
         match rows.is_empty() {
             true if has_space => drop(told.has_bad.remove(&member)),
@@ -183,18 +184,18 @@ impl World {
 
     /// `change` changes the configuration, and returns the number of further members that it names.
     fn with(level: Level, members: usize, seed: u64, change: impl FnOnce(&mut ArrayConfig) -> usize) -> Self {
-        Self::of(level, level.default_layout(), members, false, seed, change)
+        Self::of(level, level.default_layout(), (members, 512), false, seed, change)
     }
 
     fn of(
         level: Level,
         layout: Layout,
-        members: usize,
+        (members, member_sectors): (usize, u64),
         have_caches: bool,
         seed: u64,
         change: impl FnOnce(&mut ArrayConfig) -> usize,
     ) -> Self {
-        let geometry = Geometry::new(level, layout, 16, &vec![512; members]).expect("good");
+        let geometry = Geometry::new(level, layout, 16, &vec![member_sectors; members]).expect("good");
         let model = vec![0; bytes(geometry.capacity_sectors())];
         let intent = Some(IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
         let mut config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
@@ -204,7 +205,8 @@ impl World {
         let left: Vec<Rc<Cell<u64>>> = (0..members).map(|_| Rc::default()).collect();
         let flush_ns: Vec<Rc<Cell<Nanos>>> = (0..members).map(|_| Rc::default()).collect();
         let devices = (0..members).map(|member| {
-            let copying = Copying::new(have_caches, &full[member], &full_from[member], &left[member], &flush_ns[member]);
+            let copying =
+                Copying::new(member_sectors, have_caches, &full[member], &full_from[member], &left[member], &flush_ns[member]);
             Box::new(copying) as Box<dyn BlockDevice>
         });
         let (unlisted, told) = (Rc::default(), Rc::default());
@@ -579,7 +581,7 @@ fn no_member_comes_in_sync_with_bad_blocks_of_a_write_without_space() {
     ] {
         for seed in 1..60 {
             let by_copy = seed % 3 == 0;
-            let mut world = World::of(level, layout, members, true, seed, |config| {
+            let mut world = World::of(level, layout, (members, 512), true, seed, |config| {
                 let member = config.slots[1].member.as_mut().expect("it is there");
                 if !by_copy {
                     member.recovered = Synced::up_to(128);
@@ -616,7 +618,7 @@ fn copies_stay_alike_when_a_replacement_takes_its_slot_beside_writes_without_spa
     let mut refused = 0;
     for (members, seed) in [2, 3].into_iter().flat_map(|members| (1..40).map(move |seed| (members, seed))) {
         let filled = seed as usize % members;
-        let mut world = World::of(Level::Raid1, Level::Raid1.default_layout(), members, true, seed, |config| {
+        let mut world = World::of(Level::Raid1, Level::Raid1.default_layout(), (members, 512), true, seed, |config| {
             let source = config.slots[filled].member.clone().expect("it is there");
             let new = MemberConfig { id: MemberId(members), recovered: Synced::up_to(0), ..source };
             config.slots[filled].replacement = Some(new);
@@ -648,7 +650,7 @@ fn the_next_copy_counts_once_the_first_is_failed_while_lists_are_written() {
         (Level::Raid1, Level::Raid1.default_layout(), 3),
         (Level::Raid10, Layout::Copies(Copies { near: 3, far: 1, offset: false }), 3),
     ] {
-        let mut world = World::of(level, layout, members, true, 1, |_| 0);
+        let mut world = World::of(level, layout, (members, 512), true, 1, |_| 0);
         world.write(0, 16).expect("there is space");
         world.full.iter().for_each(|is_full| is_full.set(true));
         world.flush_ns[2].set(1_000_000_000);
@@ -675,6 +677,37 @@ fn only_the_strips_without_space_become_bad_blocks() {
     assert_eq!(world.array.status().members[0].bad_sectors, 16);
     world.fail(1);
     assert!(world.read(0, 16).expect("another copy has it") == world.model[..bytes(16)]);
+}
+
+/// Each write left a bad block on each copy without space. When the list was full its member was dropped, then the next one, and
+/// the last one answered flushes with errors.
+#[test]
+fn copies_on_a_full_file_system_keep_their_slots_however_many_writes_fail() {
+    for (level, members, full) in [(Level::Raid1, 2, 1), (Level::Raid1, 2, 2), (Level::Raid1, 3, 2), (Level::Raid10, 3, 3)] {
+        for seed in 1..5 {
+            eprintln!("{level:?} of {members}, {full} are full, seed {seed}");
+            let mut world = World::of(level, level.default_layout(), (members, 16384), false, seed, |_| 0);
+            let size = world.model.len() as u64 / 512;
+            world.full[..full].iter().for_each(|is_full| is_full.set(true));
+            // Each can overwrite what it took, and one takes more than another.
+            (400..).step_by(1200).zip(&world.left[..full]).for_each(|(sectors, left)| left.set(sectors));
+            let mut refused = 0;
+            for _ in 0..8000 {
+                let sectors = 1 + world.chance.below(3);
+                let start = world.chance.below(size / 4) * 4;
+                refused += usize::from(world.write(start, sectors).is_err());
+            }
+            let status = world.array.status();
+            for member in &status.members {
+                assert_eq!(member.state, MemberState::InSync, "{:?}", world.array.take_events());
+            }
+            assert!(refused > 2000, "only {refused} writes had no space");
+            world.ask(0, 0, Operation::Flush).result.expect("no written data is lost");
+            world.refill();
+            world.fail(seed as usize % members);
+            assert!(world.read(0, size).expect("nothing is lost") == world.model, "differs");
+        }
+    }
 }
 
 /// R67. A rebuild passed over the bad blocks that a member brought along, and for 2 s it was in sync with them.
@@ -765,7 +798,7 @@ fn rows_without_space_are_filled_whatever_time_their_lists_take() {
         for seed in 1..20 {
             let (full, hangs) = (seed as usize % members, (seed as usize + 1 + seed as usize / 5 % (members - 1)) % members);
             eprintln!("{level:?} {layout} of {members}, {full} is full, {hangs} hangs, seed {seed}");
-            let mut world = World::of(level, layout, members, true, seed, |_| 0);
+            let mut world = World::of(level, layout, (members, 512), true, seed, |_| 0);
             let size = world.model.len() as u64 / 512;
             (0..size / 16).for_each(|strip| world.write(strip * 16, 16).expect("there is space"));
             world.full[full].set(true);
@@ -832,7 +865,7 @@ fn a_write_to_what_a_trim_unmapped_fails_itself_if_there_is_no_space() {
         let config = ArrayConfig { log: Some(log), ..ArrayConfig::optimal("test", geometry) };
         let is_full: Rc<Cell<bool>> = Rc::default();
         let devices = (0..4).map(|_| {
-            let copying = Copying::new(false, &is_full, &Rc::default(), &Rc::default(), &Rc::default());
+            let copying = Copying::new(512, false, &is_full, &Rc::default(), &Rc::default(), &Rc::default());
             // The log has its space, behind the data.
             let ram = RamDevice::new(Nowhere::START + 64);
             Box::new(Copying { limits: ram.limits().clone(), ram, full_until: Nowhere::START, ..copying }) as Box<dyn BlockDevice>

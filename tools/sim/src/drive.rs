@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stria_block::ranges::{common, merged, without};
 use stria_block::{
-    BlockDevice, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, bytes,
+    BlockDevice, Completion, Data, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Segments, Tag, bytes,
 };
 
 /// Data that should be on a drive, and its position.
@@ -162,6 +162,10 @@ pub struct Drive {
     is_harsh: bool,
     /// The next flush fails.
     fails_flush: bool,
+    /// The number of flushes that have failed.
+    failed_flushes: u64,
+    /// It may show what a failed flush has lost.
+    pub shows_lost: bool,
 }
 
 impl Drive {
@@ -216,6 +220,8 @@ impl Drive {
             renewals: 0,
             is_harsh: false,
             fails_flush: false,
+            failed_flushes: 0,
+            shows_lost: false,
         }
     }
 
@@ -581,6 +587,7 @@ impl Drive {
         if let Some(durable) = &self.durable {
             self.image.clone_from(durable);
         }
+        self.shows_lost = false;
     }
 
     /// A flush fails: a part of what the cache had is durable. The rest is read until the power goes, and no later flush makes it
@@ -794,6 +801,9 @@ impl Drive {
             Operation::Write { .. } | Operation::WriteZeroes { .. } => self.refusal(range.start),
             Operation::Flush if std::mem::take(&mut self.fails_flush) => {
                 self.lose_cache();
+                self.failed_flushes += 1;
+                self.shows_lost = true;
+                self.power.flush_failed.set(true);
                 Some(IoError::new(ErrorKind::Medium, "flush error"))
             }
             _ => None,
@@ -1126,6 +1136,10 @@ pub struct DriveHandle {
     lane: usize,
     /// The opening of the drive to which it belongs.
     opening: u32,
+    /// The number of failed flushes of the drive that this lane was told.
+    told_failed: u64,
+    /// The flushes in flight, with that number when they began.
+    flushes: Vec<(Tag, u64)>,
 }
 
 impl DriveHandle {
@@ -1133,7 +1147,27 @@ impl DriveHandle {
     pub fn new(drive: &Rc<RefCell<Drive>>, lane: usize) -> Self {
         let mut own = drive.borrow_mut();
         own.owners += 1;
-        Self { drive: Rc::clone(drive), limits: own.limits.clone(), owner: own.owners, lane, opening: own.openings }
+        Self {
+            drive: Rc::clone(drive),
+            limits: own.limits.clone(),
+            owner: own.owners,
+            lane,
+            opening: own.openings,
+            told_failed: own.failed_flushes,
+            flushes: Vec::new(),
+        }
+    }
+
+    /// Fails a flush if another one has failed meanwhile, or one of another lane since the last one of this lane: in `stria_drive`
+    /// one flush of a lane runs at a time, and each lane is told.
+    fn tell_of_others(&mut self, ended: &mut [Completion], failed: u64) {
+        for completion in ended.iter_mut().filter(|completion| matches!(completion.operation, Operation::Flush)) {
+            let begun = self.flushes.iter().position(|&(tag, _)| tag == completion.tag).expect("it was sent");
+            let (_, known) = self.flushes.swap_remove(begun);
+            if known.min(std::mem::replace(&mut self.told_failed, failed)) < failed && completion.result.is_ok() {
+                completion.result = Err(IoError::new(ErrorKind::Other, "another flush failed"));
+            }
+        }
     }
 }
 
@@ -1145,15 +1179,22 @@ impl BlockDevice for DriveHandle {
     fn submit(&mut self, request: Request) {
         let mut drive = self.drive.borrow_mut();
         assert_eq!(drive.openings, self.opening, "drive {} is used through a handle of an earlier owner", drive.number);
+        if matches!(request.operation, Operation::Flush) {
+            self.flushes.push((request.tag, drive.failed_flushes));
+        }
         drive.submit(self.owner, self.lane, request);
     }
 
     fn poll(&mut self, _now: Nanos, completions: &mut Vec<Completion>) {
+        let first = completions.len();
         let mut drive = self.drive.borrow_mut();
         // Most polls find nothing.
         if !drive.ended.is_empty() || drive.next_due <= drive.power.now() {
             drive.poll(self.owner, completions);
         }
+        let failed = drive.failed_flushes;
+        drop(drive);
+        self.tell_of_others(&mut completions[first..], failed);
     }
 
     fn next_wake(&self) -> Option<Nanos> {

@@ -14,6 +14,11 @@ pub struct Power {
     requests: Cell<u64>,
     cut_at: Cell<Option<u64>>,
     allowed: Cell<bool>,
+    /// The cut is a kill of the process: drives keep what they show.
+    kills: Cell<bool>,
+    /// A flush of a drive has failed, and the drop of that member may not be durable. A process is not killed until then: the limit
+    /// of R8.
+    pub flush_failed: Cell<bool>,
     off: Cell<bool>,
     /// True while a client's flush is in flight: this distinguishes its flushes of members from the engine's own.
     pub client_flush: Cell<u32>,
@@ -29,6 +34,8 @@ pub struct Power {
     pub lanes: Cell<usize>,
     /// [`Setup::late_sweeps`](crate::setup::Setup::late_sweeps).
     pub late_sweeps: Cell<bool>,
+    /// [`Setup::short_lists`](crate::setup::Setup::short_lists).
+    pub short_lists: Cell<bool>,
     /// The number of lanes of the arrays that were started last, and the sectors of a group, for mutants that need them.
     pub shares: Cell<(usize, u64)>,
     /// The seed by which lanes miss turns; `None`: they take all.
@@ -51,6 +58,8 @@ impl Default for Power {
             requests: Cell::new(0),
             cut_at: Cell::new(None),
             allowed: Cell::new(true),
+            kills: Cell::new(false),
+            flush_failed: Cell::new(false),
             off: Cell::new(false),
             client_flush: Cell::new(0),
             mutant: Cell::new(None),
@@ -59,6 +68,7 @@ impl Default for Power {
             hedges: Cell::new(false),
             lanes: Cell::new(1),
             late_sweeps: Cell::new(false),
+            short_lists: Cell::new(false),
             shares: Cell::new((1, 1)),
             naps: Cell::new(None),
             long_naps: Cell::new(false),
@@ -79,14 +89,16 @@ impl Power {
         let events = self.events.get() + 1;
         self.events.set(events);
         self.requests.set(self.requests.get() + u64::from(begins));
-        if self.cut_at.get().is_some_and(|cut_at| events > cut_at) && self.allowed.get() {
+        let may_cut = self.allowed.get() && !(self.kills.get() && self.flush_failed.get());
+        if self.cut_at.get().is_some_and(|cut_at| events > cut_at) && may_cut {
             self.off.set(true);
         }
         !self.off.get()
     }
 
-    /// Cuts the power after `events` more events on the drives. Requests that are in flight then stay open.
-    pub fn cut_after(&self, events: u64) {
+    /// Cuts the power after `events` more events on the drives, or kills the process. Requests that are in flight then stay open.
+    pub fn cut_after(&self, events: u64, kill: bool) {
+        self.kills.set(kill);
         self.cut_at.set(Some(self.events.get().saturating_add(events)));
     }
 

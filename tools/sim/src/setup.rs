@@ -32,6 +32,8 @@ pub struct Setup {
     pub log: bool,
     /// RAID 5 has md's partial parity log instead, and no bitmap.
     pub partial_parity: Option<PartialParity>,
+    /// True if members' lists of bad blocks count as half full while they are empty.
+    pub short_lists: bool,
     /// True if drives have checksums of their data.
     pub checksums: bool,
     /// True if there is no resync after creation.
@@ -115,6 +117,7 @@ impl Setup {
             hedges: false,
             lanes: 1,
             lanes_nap: true,
+            short_lists: false,
             late_sweeps: false,
             holds: false,
             repeats: false,
@@ -168,6 +171,7 @@ impl Setup {
             hedges: false,
             lanes: 1,
             lanes_nap: true,
+            short_lists: false,
             late_sweeps: false,
             holds: false,
             repeats: false,
@@ -342,6 +346,7 @@ impl fmt::Display for Setup {
                 (self.lanes == 2, ", on 2 lanes"),
                 (self.lanes == 3, ", on 3 lanes"),
                 (self.late_sweeps, ", sweeps held after starts"),
+                (self.short_lists, ", short lists of bad blocks"),
                 (self.hangs, ", drives hang beside rebuilds"),
                 (self.repeats, ", requests repeated after a kill"),
                 (self.found_again, ", lost drives found again"),

@@ -293,6 +293,11 @@ impl Provider for Opener<'_> {
             if power.mutant.get() == Some(Mutant::ReplaySkipped) {
                 start.config.replay.clear();
             }
+            if power.short_lists.get() {
+                for slot in &mut start.config.slots {
+                    slot.member.iter_mut().chain(&mut slot.replacement).for_each(|member| member.bad_blocks_max = 0);
+                }
+            }
             if let Some(page_bytes) = power.bitmap_page_bytes.get() {
                 start.recorder = start.recorder.clone().with_bitmap_pages(page_bytes);
             }

@@ -172,6 +172,7 @@ impl<'a> World<'a> {
         power.mutant.set(rules.mutant);
         power.lanes.set(setup.lanes);
         power.late_sweeps.set(setup.late_sweeps);
+        power.short_lists.set(setup.short_lists);
         power.naps.set(setup.lanes_nap.then_some(history.seed));
         power.long_naps.set(setup.harsh && Chance::new(history.seed, 24).one_in(4));
         if let Some(mutant) = rules.mutant {
@@ -434,6 +435,10 @@ impl<'a> World<'a> {
         self.redundancy.firm = self.redundancy.firm || self.redundancy.settled && self.is_recorded_firm();
         let allowed = self.may_crash(&statuses);
         self.power.allow(allowed);
+        if self.power.flush_failed.get() && self.failed_flushes_are_recorded() {
+            self.power.flush_failed.set(false);
+            self.drives.iter().for_each(|drive| drive.borrow_mut().shows_lost = false);
+        }
         self.power.degraded.set(!statuses.iter().all(is_optimal));
         self.redundancy.watched = redundant && !(at_rest && self.redundancy.settled && !spoiled && allowed);
         Ok(())
@@ -472,7 +477,7 @@ impl<'a> World<'a> {
             Step::Crash { after, kill } => {
                 if !self.power.is_armed() {
                     self.next_crash.kill = kill;
-                    self.power.cut_after(after);
+                    self.power.cut_after(after, kill);
                 }
                 Ok(())
             }
@@ -689,13 +694,13 @@ impl<'a> World<'a> {
             Err(MountError::Refused(what)) => return Err(Stop::Wrong(format!("the array does not stop: {what}"))),
             Ok(()) => {}
         }
+        if let Some(why) = self.node().stop_refusal() {
+            return Err(Stop::Wrong(format!("the array does not stop cleanly: {why}")));
+        }
         if self.clients.pending_count() > 0 {
             return Err(Stop::Wrong("a stop leaves requests without an answer".into()));
         }
         self.begun.clear();
-        if let Some(why) = self.node().stop_refusal() {
-            return Err(Stop::Wrong(format!("the array does not stop cleanly: {why}")));
-        }
         self.events()?;
         if is_calm {
             self.check_clean()?;

@@ -423,6 +423,12 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     // Two members were failed that hung. Other lanes heard of the second only once the superblocks said that the first was gone,
     // and that waited for their requests to the second (R42).
     (9424014091, None, Extras { hangs: true, ..Extras::NONE }),
+    // A stop came before the start was durable, and ended without the requests that waited for that (R31).
+    (12686801790, Some("1"), Extras { harsh: true, ..FULL }),
+    // A lane that had stopped got the part of a write that another lane's client had sent, and superblocks did not say "clean".
+    (12686800541, Some("10"), Extras { harsh: true, ..FULL }),
+    // The drive model: a flush that had begun before another one failed succeeded.
+    (12686801115, Some("10"), Extras { harsh: true, ..FULL }),
 ];
 
 #[test]

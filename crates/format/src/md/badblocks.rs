@@ -11,15 +11,13 @@
 
 use std::ops::Range;
 use std::slice;
-use stria_array::DriveSector;
+use stria_array::{BAD_BLOCK_SECTORS_MAX, DriveSector};
 use stria_block::ranges::{common, merged, without};
 
 /// The largest log that Linux reads, in sectors.
 pub const SECTORS_MAX: u16 = 8;
-/// Sectors in the longest entry.
-const LENGTH_MAX: u64 = 512;
 /// Entries in 512 bytes, which a drive writes whole or not at all.
-const IN_A_SECTOR: usize = 64;
+pub const IN_A_SECTOR: usize = 64;
 
 /// The entries of a log in the order in which they lie on the drive. An empty one is a free place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -130,13 +128,13 @@ fn holds(range: &Range<u64>, part: &Range<u64>) -> bool {
 fn lengthen(entries: &mut [Range<u64>], new: Range<u64>) -> Range<u64> {
     let before = entries.iter_mut().find(|entry| !entry.is_empty() && entry.end == new.start);
     let Some(before) = before else { return new };
-    before.end = new.end.min(before.start + LENGTH_MAX).max(before.end);
+    before.end = new.end.min(before.start + BAD_BLOCK_SECTORS_MAX).max(before.end);
     before.end..new.end
 }
 
 fn entries_of(range: &Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
     let end = range.end;
-    range.clone().step_by(LENGTH_MAX as usize).map(move |start| start..end.min(start + LENGTH_MAX))
+    range.clone().step_by(BAD_BLOCK_SECTORS_MAX as usize).map(move |start| start..end.min(start + BAD_BLOCK_SECTORS_MAX))
 }
 
 /// The first free place among these, or a new one at the end, if that is among them.
@@ -186,7 +184,7 @@ mod tests {
                 }
                 let read = BadBlockLog::parse(&after, 0, 1 << 20).expect("sound");
                 prop_assert_eq!(&read, &next);
-                prop_assert!(read.0.iter().all(|entry| !entry.is_empty() && entry.end - entry.start <= LENGTH_MAX));
+                prop_assert!(read.0.iter().all(|entry| !entry.is_empty() && entry.end - entry.start <= BAD_BLOCK_SECTORS_MAX));
                 for block in numbers(&all) {
                     prop_assert!(without(slice::from_ref(&block), &read.0).is_empty());
                 }

@@ -24,7 +24,7 @@ use super::member::BitmapLocation;
 use super::ppl::{self, Ppl, PplLocation};
 use super::shape::{keeps_parity, layout_of};
 use super::superblock::{
-    CLEAN, ROLES_IN_SECTOR, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, sum_of, synced,
+    CLEAN, Header, ROLES_IN_SECTOR, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, sum_of, synced,
 };
 use crate::md::badblocks::{self, BadBlockLog};
 use std::collections::{BTreeMap, BTreeSet};
@@ -322,6 +322,7 @@ impl MdRecorder {
             recovered: Synced::up_to(0),
             by_bitmap: false,
             bad_blocks: Vec::new(),
+            bad_blocks_max: bad_blocks_max(&superblock.header),
         };
         let writes = member_writes(0, &superblock, self.bitmap.as_ref());
         let writes = writes.into_iter().map(|CreateWrite { start_sector, bytes, .. }| MetadataWrite {
@@ -494,9 +495,8 @@ impl MdRecorder {
         let micros = self.micros(self.common.utime_micros());
         let Some(keeper) = self.keepers.get_mut(&member) else { return Ok(Vec::new()) };
         let header = &mut keeper.superblock.header;
-        let is_known = header.bblog_offset != 0 && header.bblog_size <= badblocks::SECTORS_MAX && header.bblog_shift == 0;
-        let log = if is_known { keeper.bad_blocks.changed_to(&blocks, header.bblog_size) } else { None };
-        let Some(log) = log else {
+        let has_log = bad_blocks_max(header) > 0;
+        let Some(log) = has_log.then(|| keeper.bad_blocks.changed_to(&blocks, header.bblog_size)).flatten() else {
             return Err(AdoptError(format!(
                 "the bad-block log of {} has no space for {} entries: replace the members that have bad blocks, then set the log again",
                 keeper.name,
@@ -813,6 +813,7 @@ impl MemberMetadata {
             recovered: if self.superblock.has(feature::RECOVERY_OFFSET) { synced(header.recovery_offset) } else { Synced::All },
             by_bitmap: self.superblock.has(feature::RECOVERY_BITMAP),
             bad_blocks: self.bad_blocks.blocks().iter().filter_map(|range| in_data_area(range, &data)).collect(),
+            bad_blocks_max: bad_blocks_max(header),
         }
     }
 
@@ -836,6 +837,12 @@ impl MemberMetadata {
         let data = Buffer::copy_of(&bytes).freeze();
         MetadataWrite { member, start_sector: self.superblock.start_sector(), data }
     }
+}
+
+/// The number of entries of a member's bad-block log; 0: it has none, or one that Stria does not write.
+fn bad_blocks_max(header: &Header) -> usize {
+    let is_known = header.bblog_offset != 0 && header.bblog_size <= badblocks::SECTORS_MAX && header.bblog_shift == 0;
+    if is_known { usize::from(header.bblog_size) * badblocks::IN_A_SECTOR } else { 0 }
 }
 
 fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {

@@ -121,12 +121,14 @@ impl History {
         self.with_clusters(chance, hang_beside_a_rebuild)
     }
 
-    /// The same with members that have no space for a while.
+    /// The same with members that have no space for a while. In one of four arrays their lists of bad blocks count as half full,
+    /// so that copies give such writes back (R85).
     #[must_use]
-    pub fn with_full_members(self) -> Self {
+    pub fn with_full_members(mut self) -> Self {
         if !self.setup.level.is_redundant() {
             return self;
         }
+        self.setup.short_lists = Chance::new(self.seed, 26).one_in(4);
         let chance = Chance::new(self.seed, 21);
         self.with_clusters(chance, full_member)
     }

@@ -196,7 +196,7 @@ impl World<'_> {
         if let Some((kill, after)) = next {
             self.next_crash.kill = kill;
             self.power.allow(true);
-            self.power.cut_after(after);
+            self.power.cut_after(after, kill);
         }
     }
 
