@@ -78,11 +78,16 @@ impl Ends {
         self.at(offset, N).and_then(|bytes| bytes.try_into().ok()).unwrap_or([0; N])
     }
 
-    fn label(&self, offset: u64, length: usize) -> Option<String> {
+    /// Text of `length` bytes, up to the first zero and without blanks around it. `None`: there is none.
+    fn text(&self, offset: u64, length: usize) -> Option<String> {
         let bytes = self.at(offset, length)?;
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(length);
-        let label = String::from_utf8_lossy(&bytes[..end]).trim().to_owned();
-        (!label.is_empty() && label.chars().all(|c| !c.is_control())).then(|| format!("label \"{label}\""))
+        let text = String::from_utf8_lossy(&bytes[..end]).trim().to_owned();
+        (!text.is_empty() && text.chars().all(|c| !c.is_control())).then_some(text)
+    }
+
+    fn label(&self, offset: u64, length: usize) -> Option<String> {
+        self.text(offset, length).map(|label| format!("label \"{label}\""))
     }
 
     fn uuid(&self, offset: u64) -> Option<String> {
@@ -250,12 +255,12 @@ fn raid_members(ends: &Ends, found: &mut Vec<Signature>) {
     for block in [512, 4096] {
         let Some(last) = (ends.drive_sectors * 512).checked_sub(block) else { continue };
         if let Some(anchor) = last.checked_sub(block).filter(|&at| ends.has(at, b"Intel Raid ISM Cfg Sig. ")) {
-            let version = String::from_utf8_lossy(&ends.number::<8>(anchor + 24)).trim_end_matches('\0').trim().to_owned();
-            found.push(mark("Intel RAID (IMSM) member", format!("version {version}"), anchor, 512));
+            let version = ends.text(anchor + 24, 8).map(|version| format!("version {version}"));
+            found.push(mark("Intel RAID (IMSM) member", version.unwrap_or_default(), anchor, 512));
         }
         if ends.has(last, b"\xde\x11\xde\x11") {
-            let guid = String::from_utf8_lossy(&ends.number::<8>(last + 8)).trim().to_owned();
-            found.push(mark("DDF RAID member", format!("vendor \"{guid}\""), last, 512));
+            let vendor = ends.text(last + 8, 8).map(|vendor| format!("vendor \"{vendor}\""));
+            found.push(mark("DDF RAID member", vendor.unwrap_or_default(), last, 512));
         }
     }
 }
