@@ -158,7 +158,9 @@ fn stage_words(stage: &Stage) -> String {
             Step::Raid(RaidAction::Scrub) | Step::LoadDuring(_, RaidAction::Scrub) => parts.push("scrub".into()),
             Step::WaitForSweep => parts.push("wait for its end".into()),
             Step::Copy(set) => {
-                parts.push(format!("copy {}: {} of {} in all", set.name, set.files.len(), show_size(set.bytes())));
+                let (bytes, stored) = (show_size(set.bytes()), show_size(set.stored_bytes()));
+                let blocks = if stored == bytes { String::new() } else { format!(", {stored} in blocks of a file system") };
+                parts.push(format!("copy {}: {} of {bytes} in all{blocks}", set.name, set.files.len()));
             }
             Step::Replay(trace) => parts.push(format!("replay {}", trace.application.name)),
             Step::LoadDuring(_, RaidAction::Fail) | Step::Load(_) | Step::Demand(..) | Step::Idle { .. } => {}

@@ -44,7 +44,8 @@ pub(super) fn refuse(
     }
     written.iter().try_for_each(|spec| writable(spec))?;
     if request.hosts.is_empty() {
-        check_space(specs, &written, &scale)?;
+        let copied = |spec: &TargetSpec| copied_bytes(experiment, spec, &scale);
+        check_space(specs, &written, &scale, &copied)?;
     }
     Ok(())
 }
@@ -194,8 +195,32 @@ fn existing_folder(path: &Path) -> PathBuf {
     path.ancestors().skip(1).find(|folder| folder.is_dir()).unwrap_or(Path::new("/")).to_path_buf()
 }
 
-/// Checks that each file system has space for all blocks of its files together.
-fn check_space(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> Result<(), TargetError> {
+/// The most that copied files take beside a target that is a file: in each section the sources of all sets, and one copy.
+fn copied_bytes(experiment: &Experiment, spec: &TargetSpec, scale: &Scale) -> u64 {
+    if spec.kind != TargetKind::File {
+        return 0;
+    }
+    let span = scale.span(spec.size_bytes());
+    let of_section = |section: &SectionSpec| {
+        let stages = stages(section, span, true, scale);
+        let sets = stages.iter().flat_map(|stage| &stage.steps).filter_map(|step| match step {
+            Step::Copy(set) => Some(set.stored_bytes()),
+            _ => None,
+        });
+        let sets: Vec<u64> = sets.collect();
+        sets.iter().sum::<u64>() + sets.iter().max().unwrap_or(&0)
+    };
+    experiment.section.iter().map(of_section).max().unwrap_or(0)
+}
+
+/// Checks that each file system has space for all blocks of its files together, and for the files that are `copied` beside a
+/// target.
+fn check_space(
+    specs: &[TargetSpec],
+    written: &[&TargetSpec],
+    scale: &Scale,
+    copied: &dyn Fn(&TargetSpec) -> u64,
+) -> Result<(), TargetError> {
     let mut wanted: BTreeMap<u64, (u64, PathBuf)> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     // A created file gets blocks even if it is only read.
@@ -215,6 +240,22 @@ fn check_space(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> 
             entry.0 = entry.0.saturating_add(bytes.saturating_sub(has));
         }
     }
+    // Targets are measured one after the other, and copied files are removed after their section.
+    let mut most_copied: BTreeMap<u64, u64> = BTreeMap::new();
+    for spec in specs {
+        for file in spec.files() {
+            let folder = existing_folder(&file);
+            let device = fs::metadata(&folder).map_or(0, |metadata| metadata.dev());
+            let most = most_copied.entry(device).or_default();
+            *most = copied(spec).max(*most);
+            wanted.entry(device).or_insert((0, folder));
+        }
+    }
+    for (device, most) in most_copied {
+        if let Some((bytes, _)) = wanted.get_mut(&device) {
+            *bytes = bytes.saturating_add(most);
+        }
+    }
     for (bytes, folder) in wanted.into_values().filter(|(bytes, _)| *bytes > 0) {
         let Ok(free) = rustix::fs::statvfs(&folder) else { continue };
         let free = free.f_bavail.saturating_mul(free.f_frsize);
@@ -226,4 +267,26 @@ fn check_space(specs: &[TargetSpec], written: &[&TargetSpec], scale: &Scale) -> 
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::target::Pool;
+
+    /// The check of free space once counted the target alone, and not what is copied beside it.
+    #[test]
+    fn copied_files_count_beside_the_file_that_is_measured() {
+        let section =
+            |name: &str, copies: &str| format!("[[section]]\nname = \"{name}\"\ntest = \"file-copy\"\ncopy = [{copies}]\n");
+        let one = "{ name = \"a\", sizes = \"4K/100\", total = \"1M\" }";
+        let tiny = "{ name = \"b\", sizes = \"1/100\", total = \"4K\" }";
+        let head = "name = \"t\"\ntitle = \"T\"\nquestion = \"Q?\"\n";
+        let text = format!("{head}{}{}", section("s", one), section("t", &format!("{one}, {tiny}")));
+        let experiment = Experiment::parse("t", &text).expect("an experiment");
+        let spec = |text: &str| TargetSpec::parse(text, &Pool::default(), Some(1 << 30)).expect("a target");
+        let copied = |text: &str| copied_bytes(&experiment, &spec(text), &Scale::default());
+        // The sources of both sets, and one copy of the larger: 4,096 files of one byte take a block each.
+        assert_eq!(copied("file:/x.img"), (1 << 20) + 2 * 4096 * 4096);
+    }
 }

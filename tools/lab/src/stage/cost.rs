@@ -14,7 +14,7 @@ pub fn step_cost(step: &Step, span_bytes: u64, mb_per_s: f64) -> (f64, u64) {
             (bytes / bytes_per_s, bytes as u64)
         }
         // Made once, read and written again in each pass.
-        Step::Copy(set) => (2.0 * set.bytes() as f64 / bytes_per_s, 2 * set.bytes()),
+        Step::Copy(set) => (2.0 * set.stored_bytes() as f64 / bytes_per_s, 2 * set.stored_bytes()),
         Step::Replay(trace) => {
             let (read, written) = trace.bytes();
             ((read + written) as f64 / bytes_per_s, written)
