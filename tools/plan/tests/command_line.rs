@@ -435,3 +435,31 @@ fn models_are_corrected_by_what_was_measured_here() {
     let (_, words, _) = asked(&["--calibrated", "--explain"]);
     assert!(words.contains("calibrated: a slow machine") && words.contains("CALIBRATION"), "{words}");
 }
+
+/// The keys were the names of the text, without the unit that stood behind the value there.
+#[test]
+fn a_figure_in_json_has_its_unit_in_its_key() {
+    let cases: [(&str, &[&str]); 6] = [
+        (
+            "calc endurance --tbw 100 --years 10 --capacity-gb 1000",
+            &["drive_writes_per_day", "written_per_day_gb", "written_per_month_gb", "written_per_year_gb"],
+        ),
+        ("calc tbw --dwpd 1 --capacity-gb 1000 --years 5", &["written_tb"]),
+        ("calc mtbf 1500000", &["annual_failure_rate_percent", "mtbf_days", "mtbf_years"]),
+        ("calc afr 0.5", &["mtbf_hours"]),
+        ("calc rebuild --capacity-tb 8 --mb-per-s 500", &["rebuild_hours", "unreadable_sector_percent"]),
+        ("calc usable --level 6 --drives 8 --capacity-tb 4", &["usable_percent", "usable_tb"]),
+    ];
+    for (line, keys) in cases {
+        let (code, out, error) = plan(&[&line.split(' ').collect::<Vec<_>>()[..], &["--json"]].concat());
+        let told: serde_json::Map<String, Value> = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{line}: {out} {error}"));
+        let mut found: Vec<&str> = told.keys().map(String::as_str).collect();
+        found.sort_unstable();
+        assert_eq!((code, &found[..]), (0, keys), "{line}");
+    }
+    let (_, out, _) = plan(&["calc", "usable", "--level", "6", "--drives", "8", "--capacity-tb", "4", "--json"]);
+    assert_eq!(
+        serde_json::from_str::<Value>(&out).expect("JSON"),
+        serde_json::json!({"usable_tb": 24.0, "usable_percent": 75.0})
+    );
+}

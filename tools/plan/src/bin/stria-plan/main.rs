@@ -122,8 +122,8 @@ enum Calc {
     },
 }
 
-/// A figure with its name and unit.
-struct Figure(&'static str, f64, &'static str);
+/// A figure: its key in JSON, which names the unit, its name, value and unit.
+struct Figure(&'static str, &'static str, f64, &'static str);
 
 /// From 10^-30 to 10^30: numbers of which products and quotients are finite.
 fn positive(name: &str, value: f64) -> Result<(), String> {
@@ -139,13 +139,18 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
             positive("--tbw", tbw)?;
             positive("--years", years)?;
             let mut figures = vec![
-                Figure("a year", calc::written_per_year_gb(tbw, years), "GB"),
-                Figure("a month", calc::written_per_month_gb(tbw, years), "GB"),
-                Figure("a day", calc::written_per_day_gb(tbw, years), "GB"),
+                Figure("written_per_year_gb", "a year", calc::written_per_year_gb(tbw, years), "GB"),
+                Figure("written_per_month_gb", "a month", calc::written_per_month_gb(tbw, years), "GB"),
+                Figure("written_per_day_gb", "a day", calc::written_per_day_gb(tbw, years), "GB"),
             ];
             if let Some(capacity) = capacity_gb {
                 positive("--capacity-gb", capacity)?;
-                figures.push(Figure("full drive writes a day", calc::drive_writes_per_day(tbw, capacity, years), ""));
+                figures.push(Figure(
+                    "drive_writes_per_day",
+                    "full drive writes a day",
+                    calc::drive_writes_per_day(tbw, capacity, years),
+                    "",
+                ));
             }
             Ok(figures)
         }
@@ -153,14 +158,14 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
             positive("--dwpd", dwpd)?;
             positive("--capacity-gb", capacity_gb)?;
             positive("--years", years)?;
-            Ok(vec![Figure("terabytes written", calc::tbw_of_drive_writes(dwpd, capacity_gb, years), "TB")])
+            Ok(vec![Figure("written_tb", "terabytes written", calc::tbw_of_drive_writes(dwpd, capacity_gb, years), "TB")])
         }
         Calc::Mtbf { hours } => {
             positive("the mean time", hours)?;
             Ok(vec![
-                Figure("days", calc::mtbf_days(hours), ""),
-                Figure("years", calc::mtbf_years(hours), ""),
-                Figure("annual failure rate", 100.0 * calc::annual_failure_rate(hours), "%"),
+                Figure("mtbf_days", "days", calc::mtbf_days(hours), ""),
+                Figure("mtbf_years", "years", calc::mtbf_years(hours), ""),
+                Figure("annual_failure_rate_percent", "annual failure rate", 100.0 * calc::annual_failure_rate(hours), "%"),
             ])
         }
         Calc::Afr { percent } => {
@@ -168,7 +173,7 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
             if percent >= 100.0 {
                 return Err(format!("a rate of {percent} % leaves no drive: use less than 100"));
             }
-            Ok(vec![Figure("mean time between failures", calc::mtbf_of_rate(percent / 100.0), "hours")])
+            Ok(vec![Figure("mtbf_hours", "mean time between failures", calc::mtbf_of_rate(percent / 100.0), "hours")])
         }
         Calc::Rebuild { capacity_tb, mb_per_s, read_drives, bits_per_error } => {
             positive("--capacity-tb", capacity_tb)?;
@@ -182,8 +187,8 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
             }
             let risk = calc::unreadable_probability(capacity_tb * f64::from(read_drives), 1.0 / bits_per_error);
             Ok(vec![
-                Figure("rebuild", calc::rebuild_hours(capacity_tb, mb_per_s), "hours"),
-                Figure("risk of an unreadable sector", 100.0 * risk, "%"),
+                Figure("rebuild_hours", "rebuild", calc::rebuild_hours(capacity_tb, mb_per_s), "hours"),
+                Figure("unreadable_sector_percent", "risk of an unreadable sector", 100.0 * risk, "%"),
             ])
         }
         Calc::Usable { level, drives, capacity_tb, spans } => {
@@ -191,7 +196,7 @@ fn calc(command: Calc) -> Result<Vec<Figure>, String> {
             let level = level.level(spans)?;
             let usable = calc::usable(level, drives, capacity_tb)?;
             let share = 100.0 * usable / (drives as f64 * capacity_tb);
-            Ok(vec![Figure("usable", usable, "TB"), Figure("of the drives", share, "%")])
+            Ok(vec![Figure("usable_tb", "usable", usable, "TB"), Figure("usable_percent", "of the drives", share, "%")])
         }
     }
 }
@@ -220,10 +225,10 @@ fn figures(command: Calc, as_json: bool) -> Result<u8, Failure> {
     let figures = calc(command).map_err(Failure::Usage)?;
     if as_json {
         let all: serde_json::Map<String, Value> =
-            figures.iter().map(|Figure(name, value, _)| ((*name).to_owned(), json!(value))).collect();
+            figures.iter().map(|Figure(key, _, value, _)| ((*key).to_owned(), json!(value))).collect();
         print_json(&Value::Object(all));
     } else {
-        for Figure(name, value, unit) in figures {
+        for Figure(_, name, value, unit) in figures {
             print(&format!("{}\n", format!("{name}: {} {unit}", short(value)).trim_end()));
         }
     }
