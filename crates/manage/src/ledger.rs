@@ -7,7 +7,7 @@
 use crate::api::{ArrayView, LastDrive, LatencyBound, ScrubView, SpeedRequest};
 use crate::atomic_file::replace;
 use crate::clock::now_s;
-use crate::mounts::{Below, awaited};
+use crate::mounts::{Source, awaited};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
@@ -91,17 +91,14 @@ pub struct Ledger {
     writing: Mutex<()>,
 }
 
-#[derive(Default)]
 struct Kept {
     notes: Notes,
     /// The times of the next scrubs, by UUID. Not on disk, as it follows from the configuration.
     next_scrub_s: BTreeMap<String, u64>,
     /// The notes are not on disk, for this reason, and are written again then.
     unwritten: Option<(String, Instant)>,
-    /// The file system of the notes is yet to be mounted, as fstab says.
-    is_awaited: bool,
-    /// The file system that the notes were read from. Another may be mounted over it later: fstab does not name all.
-    below: Option<Below>,
+    /// Where the notes were read.
+    source: Source,
 }
 
 impl Kept {
@@ -120,40 +117,30 @@ impl Ledger {
     /// Reads what the last daemon left in `folder`. Returns a warning, too, if that cannot be read.
     pub fn open(folder: &Path) -> (Self, Option<String>) {
         let path = folder.join("routine.json");
-        let is_awaited = awaited(folder).is_some();
-        let (notes, warning) = if is_awaited { (Notes::default(), None) } else { load(&path) };
-        let below = if is_awaited { None } else { Below::of(folder) };
-        let kept = Kept { notes, is_awaited, below, ..Kept::default() };
+        let source = Source::of(folder);
+        let (notes, warning) = if source == Source::Awaited { (Notes::default(), None) } else { load(&path) };
+        let kept = Kept { notes, next_scrub_s: BTreeMap::new(), unwritten: None, source };
         (Self { path, kept: Mutex::new(kept), writing: Mutex::default() }, warning)
     }
 
     /// The notes. Notes on a file system that is mounted later are added then, and replace what was noted meanwhile.
     fn lock(&self) -> MutexGuard<'_, Kept> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if kept.is_awaited && self.path.parent().and_then(awaited).is_none() {
-            kept.is_awaited = false;
-            kept.below = self.path.parent().and_then(Below::of);
+        if kept.source == Source::Awaited && kept.source.follow(Source::of(self.folder())) {
             kept.add(load(&self.path));
         }
         kept
     }
 
+    fn folder(&self) -> &Path {
+        self.path.parent().expect("it is in a folder")
+    }
+
     /// Adds the notes of a file system that was mounted over that of the folder. Readers do not wait for the disk.
     fn follow_mounts(&self) {
-        // It would wait for an automount.
-        if self.path.parent().and_then(awaited).is_some() {
-            return;
-        }
-        let below = self.path.parent().and_then(Below::of);
-        let hides = {
-            let mut kept = self.lock();
-            if kept.is_awaited || kept.below == below {
-                return;
-            }
-            let before = std::mem::replace(&mut kept.below, below);
-            below.zip(before).is_some_and(|(below, before)| below.hides(before))
-        };
-        if hides {
+        let now = Source::of(self.folder());
+        let is_mounted_over = self.lock().source.follow(now);
+        if is_mounted_over {
             let loaded = load(&self.path);
             self.lock().add(loaded);
         }
@@ -196,11 +183,11 @@ impl Ledger {
         let _turn = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
         let notes = {
             let mut kept = self.lock();
-            if kept.is_awaited {
+            if kept.source == Source::Awaited {
                 return;
             }
             // An automount came after the start, or the file system was unmounted.
-            if self.path.parent().and_then(awaited).is_some() {
+            if awaited(self.folder()).is_some() {
                 kept.unwritten.get_or_insert_with(|| ("their file system is not mounted".into(), Instant::now()));
                 return;
             }
@@ -215,7 +202,7 @@ impl Ledger {
     }
 
     fn write(&self, notes: &Notes) -> Result<(), String> {
-        let folder = self.path.parent().expect("it is in a folder");
+        let folder = self.folder();
         DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let text = serde_json::to_string_pretty(notes).expect("notes are plain data");
         replace(&self.path, &(text + "\n")).map_err(|failure| failure.to_string())

@@ -83,6 +83,32 @@ impl Below {
     }
 }
 
+/// Where the files of a folder were read. Another file system may be mounted over it later: fstab does not name all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Nothing was read: the file system is yet to be mounted.
+    Awaited,
+    /// On this file system; `None`: it is unknown.
+    On(Option<Below>),
+}
+
+impl Source {
+    /// That of `folder` now.
+    pub fn of(folder: &Path) -> Self {
+        if awaited(folder).is_some() { Self::Awaited } else { Self::On(Below::of(folder)) }
+    }
+
+    /// Follows the folder to `now`. True if a file system was mounted since: its files are to be read.
+    pub fn follow(&mut self, now: Self) -> bool {
+        // A file system that was unmounted may come back.
+        let Self::On(below) = now else { return false };
+        match std::mem::replace(self, now) {
+            Self::Awaited => true,
+            Self::On(before) => below.zip(before).is_some_and(|(below, before)| below.hides(before)),
+        }
+    }
+}
+
 /// A path without the escapes for blanks and backslashes that both texts have.
 fn unescaped(field: &str) -> PathBuf {
     [("\\040", " "), ("\\011", "\t"), ("\\134", "\\")]

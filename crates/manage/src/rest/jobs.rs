@@ -17,7 +17,7 @@ use crate::error_words::ErrorSentence;
 use crate::event_words::{Ends, EventSentence, ServiceSentence};
 use crate::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::meant::{self, cannot_be_read_back, chosen, look};
-use crate::mounts::{Below, awaited};
+use crate::mounts::{Source, awaited};
 use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
 use crate::progress::{Quiet, has_targets, is_given_up, redundant_count, running};
@@ -63,14 +63,11 @@ pub struct Jobs {
     writing: Mutex<()>,
 }
 
-#[derive(Default)]
 struct Kept {
     jobs: VecDeque<Job>,
     last: u64,
-    /// The file system of the list is yet to be mounted, as was known at the start.
-    is_awaited: bool,
-    /// The file system that the list was read from. Another may be mounted over it later: fstab does not name all.
-    below: Option<Below>,
+    /// Where the list was read.
+    source: Source,
     /// The running jobs that only follow a sweep.
     following: BTreeSet<u64>,
     /// The cancelled jobs that have not ended yet, each with the user's name.
@@ -120,6 +117,10 @@ impl Kind {
 }
 
 impl Kept {
+    fn new(source: Source) -> Self {
+        Self { jobs: VecDeque::new(), last: 0, source, following: BTreeSet::new(), cancelled: BTreeMap::new() }
+    }
+
     /// Refuses an action for whose kind too many jobs run.
     fn check_place(&self, action: &Action) -> Result<(), ApiError> {
         let kind = Kind::of(action);
@@ -176,12 +177,11 @@ impl Jobs {
     /// Reads the jobs of earlier runs. One that ran when the daemon ended counts as failed, as nobody saw its end.
     pub fn open(folder: &Path) -> Self {
         let file = folder.join("jobs.json");
-        let mut kept = Kept { is_awaited: awaited(folder).is_some(), ..Kept::default() };
-        if kept.is_awaited {
+        let mut kept = Kept::new(Source::of(folder));
+        if kept.source == Source::Awaited {
             // Above all numbers of the list that is yet to be read.
             kept.last = now_ms() / 1000;
         } else {
-            kept.below = Below::of(folder);
             kept.add_earlier(load(&file));
         }
         Self { kept: Mutex::new(kept), path: file, writing: Mutex::default() }
@@ -193,7 +193,7 @@ impl Jobs {
         let folder = self.path.parent().expect("it is in a folder");
         let jobs = {
             let kept = self.lock();
-            if kept.is_awaited || awaited(folder).is_some() {
+            if kept.source == Source::Awaited || awaited(folder).is_some() {
                 return;
             }
             kept.jobs.clone()
@@ -210,13 +210,7 @@ impl Jobs {
     fn lock(&self) -> MutexGuard<'_, Kept> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let folder = self.path.parent().expect("it is in a folder");
-        if awaited(folder).is_some() {
-            return kept;
-        }
-        let below = Below::of(folder);
-        let hides = below.zip(kept.below).is_some_and(|(below, before)| below.hides(before));
-        kept.below = below;
-        if std::mem::take(&mut kept.is_awaited) || hides {
+        if kept.source.follow(Source::of(folder)) {
             kept.add_earlier(load(&self.path));
         }
         kept
@@ -708,7 +702,7 @@ mod tests {
 
     #[test]
     fn a_pause_is_resumed_whatever_else_runs() {
-        let mut kept = Kept::default();
+        let mut kept = Kept::new(Source::Awaited);
         let read = |action: serde_json::Value| serde_json::from_value::<Action>(action).expect("an action");
         let run = |kept: &mut Kept, action: serde_json::Value| {
             kept.last += 1;

@@ -94,20 +94,7 @@ fn entries(
     };
     let of_adopted = |array: &AdoptedView| match views.iter().find(|view| view.identity.uuid == array.uuid) {
         Some(view) => of_view(view),
-        None => ArrayEntry {
-            name: array.name.clone(),
-            uuid: array.uuid.clone(),
-            state: array.state,
-            text: array.text.clone(),
-            said: array.said.clone(),
-            obstacle: array.obstacle,
-            drives: array.drives.clone(),
-            again_in_s: array.again_in_s,
-            view: None,
-            tasks: Vec::new(),
-            rates: None,
-            slow: Vec::new(),
-        },
+        None => array.into(),
     };
     let others = views.iter().filter(|view| !adopted.iter().any(|array| array.uuid == view.identity.uuid));
     let mut entries: Vec<ArrayEntry> = adopted.iter().map(of_adopted).chain(others.map(of_view)).collect();

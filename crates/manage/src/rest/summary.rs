@@ -1,7 +1,7 @@
 //! The machine in one sentence, and what is wrong, the worst first: `stria explain` and the standing alarms together.
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
-use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, HealthView};
+use crate::api::{AdoptedState, ArrayView, EventView, HealthView};
 use crate::matter::{
     Matter, MatterKind, RANK_LAST, RANK_LOST, ReasonSentence, can_lose, ended_early, name_link, not_served, of_array, of_config,
 };
@@ -45,18 +45,7 @@ fn subject(matter: &MatterView) -> &str {
 fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<(u8, MatterView)> {
     let mut matters = match &array.view {
         Some(view) => of_array(view),
-        None => not_served(&AdoptedView {
-            name: array.name.clone(),
-            uuid: array.uuid.clone(),
-            state: array.state,
-            text: array.text.clone(),
-            said: array.said.clone(),
-            obstacle: array.obstacle,
-            drives: array.drives.clone(),
-            again_in_s: array.again_in_s,
-        })
-        .into_iter()
-        .collect(),
+        None => not_served(&array.into()).into_iter().collect(),
     };
     name_link(&array.name, &mut matters, alarms.iter().map(|alarm| &alarm.cause));
     matters.into_iter().map(|matter| (matter.rank, shown(array, matter, alarms, events))).collect()

@@ -1,6 +1,6 @@
 //! The JSON of the REST API. `docs/openapi.json` is generated from these declarations and those of [`crate::api`].
 
-use crate::api::{AdoptedState, ArrayView, EventView, FirmwareActivation, LatencyBound, Obstacle};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, FirmwareActivation, LatencyBound, Obstacle};
 use crate::config::{Fault, Likeness};
 use crate::error_words::ErrorSentence;
 use crate::event_words::EventSentence;
@@ -266,6 +266,34 @@ pub struct ArrayEntry {
     pub rates: Option<Rates>,
     /// Members that are slow beside their peers.
     pub slow: Vec<SlowMember>,
+}
+
+impl From<&AdoptedView> for ArrayEntry {
+    /// Of an array that is not served.
+    fn from(array: &AdoptedView) -> Self {
+        let AdoptedView { name, uuid, state, text, said, obstacle, drives, again_in_s } = array.clone();
+        Self {
+            name,
+            uuid,
+            state,
+            text,
+            said,
+            obstacle,
+            drives,
+            again_in_s,
+            view: None,
+            tasks: Vec::new(),
+            rates: None,
+            slow: Vec::new(),
+        }
+    }
+}
+
+impl From<&ArrayEntry> for AdoptedView {
+    fn from(entry: &ArrayEntry) -> Self {
+        let ArrayEntry { name, uuid, state, text, said, obstacle, drives, again_in_s, .. } = entry.clone();
+        Self { name, uuid, state, text, said, obstacle, drives, again_in_s }
+    }
 }
 
 /// The array that a drive is a member of.
