@@ -3,10 +3,10 @@ import { useState } from "preact/hooks";
 import { drives_of, family, known_of, label } from "./cases.ts";
 import { ArraySettings } from "./change.tsx";
 import { Foreign } from "./foreign.tsx";
-import { bytes, count, decimal, duration, level_name, micros, now, percent, rate, time } from "./format.ts";
+import { bytes, count, decimal, duration, level_name, listed, micros, now, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, here, history, member_key, peak } from "./live.ts";
 import { Held, found, is_held } from "./first.tsx";
-import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, role_of, role_sign, role_word, sweep_word, useLoaded, useDone } from "./parts.tsx";
+import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, is_silent, role_of, role_sign, role_word, sweep_word, trouble_of, useLoaded, useDone } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import { Said, worded } from "./said.tsx";
 import * as server from "./server.ts";
@@ -99,6 +99,7 @@ export function ArrayPage({ name }: { name: string }) {
         <Served entry={entry} view={view} />
       ) : (
         <>
+          <Wrong array={name} />
           <NotServed entry={entry} />
           <ArraySettings array={name} view={null} />
         </>
@@ -129,9 +130,11 @@ function NotServed({ entry }: { entry: ArrayEntry }) {
       )}
       {entry.drives.length > 0 && <p class="soft">{t("drives_here", { drives: entry.drives.join(", ") })}</p>}
       <div class="buttons">
-        <Act primary onClick={() => open_plan({ action: "start", array, force: false })}>
-          {t("act_start")}…
-        </Act>
+        {entry.obstacle !== "too_few" && (
+          <Act primary onClick={() => open_plan({ action: "start", array, force: false })}>
+            {t("act_start")}…
+          </Act>
+        )}
         <Act role="admin" onClick={() => open_plan({ action: "release", array })}>
           {t("act_release")}…
         </Act>
@@ -152,15 +155,21 @@ function NotServed({ entry }: { entry: ArrayEntry }) {
   );
 }
 
+/** The way to what is to be done. */
+function Wrong({ array }: { array: string }) {
+  const own = found.value.filter((one) => one.array === array && one.severity !== "notice");
+  if (own.length === 0) return null;
+  return (
+    <p class={`banner ${own[0]?.severity}`}>
+      <Sign name={own[0]?.severity ?? "critical"} /> <a href="#/">{t("wrong_here", { n: own.length })}</a>
+    </p>
+  );
+}
+
 function Served({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
-  const own = found.value.filter((one) => one.array === entry.name && one.severity !== "notice");
   return (
     <>
-      {own.length > 0 && (
-        <p class={`banner ${own[0]?.severity}`}>
-          <Sign name={own[0]?.severity ?? "critical"} /> <a href="#/">{t("wrong_here", { n: own.length })}</a>
-        </p>
-      )}
+      <Wrong array={entry.name} />
       {is_held(entry) && <Held array={entry.name} />}
       <section class="card">
         <AsOf array={view} />
@@ -201,6 +210,7 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const members = family(view).flatMap((part) => by_slot(part.members.filter(is_drive))).filter((member) => !["failed", "lost", "spare"].includes(role_of(member)));
   const past = history(entry.name);
   if (!rates) return null;
+  const silent = members.filter(is_silent);
   const limits = known.value?.limits ?? null;
   const measure = async () => {
     set_busy(true);
@@ -270,7 +280,9 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
       </p>
       <h3>{t("members_now")}</h3>
       <p class={is_known ? "" : "soft"}>
-        {limiting_lane
+        {silent.length > 0
+          ? t("limits_silent", { names: listed(silent.map(label)) })
+          : limiting_lane
           ? t("limits_lane", { n: limiting_lane.number, percent: percent(Math.min(1, limiting_lane.share)), times })
           : !busiest
             ? t("limits_none")
@@ -349,8 +361,6 @@ const by_slot = (members: MemberView[]) => {
   return [...members].sort((a, b) => place(a) - place(b));
 };
 
-/** A member that leaves a request unanswered for so long is silent, as for the daemon; each request waits for a moment. */
-const SILENT_MS = 5000;
 
 /** The server asks drives every five minutes. */
 const OLD_MS = 11 * 60_000;
@@ -415,10 +425,10 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                 </th>
                 <td data-label={t("state")}>
                   <span class={`state ${role.replace(" ", "-")}`}>
-                    <Sign name={role_sign(role)} /> {role_word(role)}
+                    <Sign name={trouble_of(member) ? "critical" : role_sign(role)} /> {role_word(role)}
                   </span>
-                  {member.failure && <small lang="en">{member.failure}</small>}
-                  {(member.waiting_ms ?? 0) >= SILENT_MS && works && (
+                  {member.failure && <small><Said text={member.failure} said={member.failure_said} /></small>}
+                  {is_silent(member) && works && (
                     <small class="bad">
                       {t("silent_for", { time: duration((member.waiting_ms ?? 0) / 1000, true) })} {member.needed && t("needed_here")}
                     </small>
@@ -453,7 +463,7 @@ function MemberTable({ array, part, entry }: { array: string; part: ArrayView; e
                       {t("act_replace")}…<span class="hidden"> {member.path}</span>
                     </Act>
                   )}
-                  {(member.waiting_ms ?? 0) >= SILENT_MS && works && !member.needed && (
+                  {is_silent(member) && works && !member.needed && (
                     <Act danger onClick={() => open_plan({ action: "fail", array, drive: member.path })}>
                       {t("act_fail")}…<span class="hidden"> {member.path}</span>
                     </Act>

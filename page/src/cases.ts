@@ -34,6 +34,8 @@ export type Case = {
   /** The reason in the server's words, and by its code and values if it has them. */
   reason: string | null;
   said: Spoken | null;
+  /** The cases before it. */
+  worse: Case[];
 };
 
 export type LastDrive = { slot: number; path: string; serial: string | null; place: string | null; failed_ms: number | null };
@@ -72,9 +74,12 @@ export function free_drive(view: ArrayView, drives: Drive[]): Drive | null {
   return drives.find((drive) => drive.free && !drive.error && !drive.pool && !working.has(drive.path) && kinds.has(drive.kind) && is_large_enough(drive, least)) ?? null;
 }
 
-/** The free drive that the way out of a case takes, if the machine has one. */
-export const free_of = (one: Case, drives: Drive[] | null): Drive | null =>
-  one.todo_with_free && one.view && drives && one.remedy && needs_drive(one.remedy) ? free_drive(one.view, drives) : null;
+/** The free drive that the way out of a case takes, if the machine has one. What a worse case takes is not offered twice. */
+export function free_of(one: Case, drives: Drive[] | null): Drive | null {
+  if (!one.todo_with_free || !one.view || !drives || !one.remedy || !needs_drive(one.remedy)) return null;
+  const taken = new Set(one.worse.map((worse) => free_of(worse, drives)?.path));
+  return free_drive(one.view, drives.filter((drive) => !taken.has(drive.path)));
+}
 
 /** True if the reader still has to name a drive for this. */
 export const needs_drive = (action: Action) => (action.action === "add" && action.drive === "") || (action.action === "replace" && action.new === "");
@@ -104,7 +109,11 @@ export const to_buy = (least: number) => (least < 1e10 ? bytes(least) : `${bytes
 export const label = (member: { path: string }) => member.path.split("/").pop() || member.path;
 
 /** All that is wrong, the worst first. `drops`: what is known of drives that arrays have dropped. */
-export const cases = (state: State, drops: Dropped[]): Case[] => state.summary.matters.map((matter, index) => case_of(matter, index, state, home_of(state), drops));
+export function cases(state: State, drops: Dropped[]): Case[] {
+  const all = state.summary.matters.map((matter, index) => case_of(matter, index, state, home_of(state), drops));
+  all.forEach((one, index) => (one.worse = all.slice(0, index)));
+  return all;
+}
 
 /** The daemon remembers drives that were in sync for a while. Those that failed sooner are in the events. */
 function last_drives(view: ArrayView, drops: Dropped[]): LastDrive[] {
@@ -143,7 +152,7 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
   const words = words_of(matter, view, entry, { home, mark });
   const left = view?.losses_survived ?? 0;
   const lost = Math.max(1, (view?.missing_slots.length ?? 0) + (view?.members.filter((member) => member.role === "rebuilding").length ?? 0));
-  const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, names: listed(marked.map(label)), size: to_buy(view ? least_bytes(view) : 0), left, lost, n: view?.mismatch_sectors ?? 0 };
+  const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, names: listed(marked.map(label)), below: below(matter.drives), size: to_buy(view ? least_bytes(view) : 0), left, lost, n: view?.mismatch_sectors ?? 0 };
   const say = (key: Key): Say => ({ key, values });
   const [remedy = null] = matter.remedies;
   return {
@@ -163,8 +172,12 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
     remedy,
     reason: words && matter.reason ? named(matter.reason, members) : null,
     said: matter.said ?? null,
+    worse: [],
   };
 }
+
+/** Where these drives lie: image files by their folders. */
+const below = (paths: string[]): string => listed([...new Set(paths.map((path) => (path.startsWith("/dev/") ? path : path.slice(0, Math.max(1, path.lastIndexOf("/"))))))]);
 
 /** The server's words with the short names of members, whose paths stand above. A command between backticks stays as it is typed. */
 const named = (text: string, members: MemberView[]) => {
@@ -205,6 +218,8 @@ const STATES: Record<MatterKind, Wording> = {
         ? not_served("case_waiting_means", ["do_end_user"], ["not_end_user"])
       : entry?.state === "waiting" && entry.obstacle === "silent"
         ? not_served("case_waiting_means", ["do_look_silent"], ["not_force_silent"])
+      : entry?.state === "waiting" && entry.obstacle === "too_few"
+        ? not_served("case_too_few_means", ["do_common_cause_missing", "do_attach"], ["not_force", "not_create"])
       : entry?.state === "waiting"
         ? not_served("case_waiting_means", ["do_attach", "do_start_without"], ["not_force"])
         : not_served("case_waiting_means", ["do_remove_cause"], ["not_end_user"]),
@@ -250,7 +265,7 @@ const STATES: Record<MatterKind, Wording> = {
       avoid: ["not_kill"],
     }),
   members_silent: { stem: "members_silent", todo: ["do_common_cause"], avoid: ["not_fail_silent", "not_kill"] },
-  no_space: { stem: "no_room", todo: ["do_room"], avoid: ["not_delete_image"] },
+  no_space: (_view, _entry, matter) => ({ ...regular("no_room", { todo: ["do_room"], avoid: ["not_delete_image"] }), ...(matter.drives.length > 1 && { what: "case_no_room_several" as const }) }),
   // A failed spare had no slot that another drive could have taken.
   replaced: (view, _, matter) => {
     const member = view && drives_of(view).find(({ path }) => path === matter.drives[0]);

@@ -213,6 +213,11 @@ export const catalogue = of({
   reason_survives_none: ["The loss of a drive loses data", "Der Verlust eines Laufwerks kostet Daten", "Потеря накопителя приведёт к потере данных"],
   reason_failed: ["More drives are lost than it can replace", "Mehr Laufwerke sind verloren, als er ersetzen kann", "Потеряно больше накопителей, чем он может восстановить"],
   reason_spares: ["{n} {n|spare|spares} ready", "{n} {n|Ersatzlaufwerk|Ersatzlaufwerke} bereit", "{n} {n|запасной накопитель готов|запасных накопителя готовы|запасных накопителей готовы}"],
+  is_silent: ["does not answer", "antwortet nicht", "не отвечает"],
+  is_full: ["no space", "kein Platz", "нет места"],
+  reason_silent: ["{n|One drive does|# drives do} not answer", "{n|Ein Laufwerk antwortet|# Laufwerke antworten} nicht", "{n|Не отвечает # накопитель|Не отвечают # накопителя|Не отвечают # накопителей}"],
+  reason_full: ["{n|One drive has|# drives have} no space for writes", "{n|Ein Laufwerk hat|# Laufwerke haben} keinen Platz für Schreibzugriffe", "Нет места для записи: {n|# накопитель|# накопителя|# накопителей}"],
+  limits_silent: ["{names} does not answer: what needs it waits.", "{names} antwortet nicht: was es braucht, wartet.", "Не отвечает: {names}. То, чему он нужен, ждёт."],
   reason_no_spare: ["No spare: after a failure somebody must add a drive.", "Kein Ersatzlaufwerk: nach einem Ausfall muss jemand ein Laufwerk hinzufügen.", "Нет запасного: после отказа накопитель нужно добавить вручную."],
   add_as_spare: ["Add {drive} as a spare", "{drive} als Ersatz hinzufügen", "Добавить {drive} как запасной"],
   spare_to_buy: ["None is free here: one of at least {size} fits.", "Hier ist keines frei: es passt eines ab {size}.", "Свободных здесь нет: подойдёт накопитель от {size}."],
@@ -289,6 +294,11 @@ export const catalogue = of({
   case_not_served: ["Array {array} is not served.", "Verbund {array} ist nicht in Betrieb.", "Массив {array} не обслуживается."],
   case_absent_means: ["None of its drives is seen, so its data cannot be reached.", "Keines seiner Laufwerke ist zu sehen, daher sind seine Daten nicht erreichbar.", "Ни один из его накопителей не виден, поэтому данные недоступны."],
   case_waiting_means: ["Clients cannot reach it until it starts.", "Clients erreichen ihn erst, wenn er startet.", "Клиенты не получат доступа, пока он не запустится."],
+  case_too_few_means: [
+    "Clients cannot reach it. It cannot start without more of its drives.",
+    "Clients erreichen ihn nicht. Er kann nicht starten, solange so viele seiner Laufwerke fehlen.",
+    "Клиентам он недоступен. Он не запустится, пока не хватает стольких накопителей.",
+  ],
   case_read_only: ["Array {array} takes no writes.", "Verbund {array} nimmt keine Schreibzugriffe an.", "Массив {array} не принимает запись."],
   case_read_only_means: [
     "After the last crash its write log could not be replayed to the end.",
@@ -337,6 +347,7 @@ export const catalogue = of({
     "Их больше, чем массив может потерять. Скорее всего, причина общая: контроллер, кабель, корзина, питание.",
   ],
   case_no_room: ["Drive {drive} has no space for writes.", "Laufwerk {drive} hat keinen Platz für Schreibzugriffe.", "На накопителе {drive} нет места для записи."],
+  case_no_room_several: ["{drives} drives have no space for writes.", "{drives} Laufwerke haben keinen Platz für Schreibzugriffe.", "Нет места для записи на накопителях: {drives}."],
   case_no_room_means: ["The file system or pool below it is full. Writes of clients fail.", "Das Dateisystem oder der Pool darunter ist voll. Schreibzugriffe von Clients schlagen fehl.", "Файловая система или пул под ним заполнены. Запись клиентов завершается ошибкой."],
   case_replaced: ["Array {array} is complete again. The failed drive {drive} can be taken out.", "Verbund {array} ist wieder vollständig. Das ausgefallene Laufwerk {drive} kann heraus.", "Массив {array} восстановлен. Отказавший накопитель {drive} можно извлечь."],
   case_replaced_means: ["Another drive holds its slot now. Nothing is at risk.", "Ein anderes Laufwerk hat jetzt seinen Platz. Nichts ist gefährdet.", "Его слот занял другой накопитель. Риска нет."],
@@ -495,6 +506,11 @@ export const catalogue = of({
   do_silent: ["Look in the log for a drive that does not answer. When it answers, everything goes on.", "Im Protokoll nach einem Laufwerk suchen, das nicht antwortet. Sobald es antwortet, geht alles weiter.", "Найдите в журнале накопитель, который не отвечает. Когда он ответит, работа продолжится."],
   do_cables: ["Check cables, power and controllers.", "Kabel, Strom und Controller prüfen.", "Проверьте кабели, питание и контроллеры."],
   do_release: ["If {array} is gone for good, release it.", "Wenn {array} endgültig weg ist, geben Sie ihn frei.", "Если {array} утрачен навсегда, освободите его."],
+  do_common_cause_missing: [
+    "Several drives rarely fail at once: look at their cables, their power and their controller.",
+    "Mehrere Laufwerke fallen selten zugleich aus: Kabel, Strom und Controller prüfen.",
+    "Несколько накопителей редко отказывают сразу: проверьте кабели, питание и контроллер.",
+  ],
   do_attach: ["Attach the drives that are named: it starts by itself.", "Die genannten Laufwerke anschließen: er startet von selbst.", "Подключите названные накопители: массив запустится сам."],
   do_start_without: ["If they are lost and enough others are here, start it without them.", "Wenn sie verloren und genug andere da sind, ohne sie starten.", "Если они утрачены, а остальных достаточно, запустите массив без них."],
   do_create_group: [
@@ -561,7 +577,7 @@ export const catalogue = of({
     "Laufwerk, Kabel und Platz ansehen, und warten. Nicht als ausgefallen melden: der Verbund braucht es.",
     "Проверьте накопитель, кабель и слот и подождите. Не объявляйте отказ: массив не может без него.",
   ],
-  do_room: ["Make space there. Writes go on by themselves.", "Dort Platz schaffen. Schreibzugriffe gehen von selbst weiter.", "Освободите место. Запись продолжится сама."],
+  do_room: ["Make space on the file system or pool of {below}. Writes go on by themselves.", "Platz schaffen auf dem Dateisystem oder Pool von {below}. Schreibzugriffe gehen von selbst weiter.", "Освободите место в файловой системе или пуле, где лежит {below}. Запись продолжится сама."],
   do_step_named: [
     "Take the step that is named above. A drive that is pulled is no longer listed here.",
     "Den Schritt gehen, der oben genannt ist. Ein gezogenes Laufwerk steht nicht mehr hier.",

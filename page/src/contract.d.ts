@@ -2702,6 +2702,8 @@ export interface components {
             code: "starts-by-force";
             values: {
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
             };
         } | {
@@ -2746,6 +2748,8 @@ export interface components {
             /** @constant */
             code: "start-is-unsafe";
             values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
             };
         } | {
@@ -3030,6 +3034,749 @@ export interface components {
             values: {
                 name: string;
             };
+        } | {
+            /** @constant */
+            code: "failed-on-command";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "write-failed";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "flush-failed";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "log-unwritten";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "metadata-unwritten";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "rewrite-failed";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-space-to-say-so";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "drive-is-gone";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "cannot-start";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "members-missing";
+            values: {
+                advice: string;
+                /** @description The sentences of the text before it, which lists them; null: one of them has text alone. It adds nothing to the English. */
+                causes: components["schemas"]["ErrorSentence"][] | null;
+                /** Format: uint */
+                missing_count: number;
+                /** Format: uint */
+                slot_count: number;
+                slots: string;
+                survives: string;
+            };
+        } | {
+            /** @constant */
+            code: "member-missing";
+            values: {
+                advice: string;
+                /** @description The sentences of the text before it, which lists them; null: one of them has text alone. It adds nothing to the English. */
+                causes: components["schemas"]["ErrorSentence"][] | null;
+                /** Format: uint */
+                slot: number;
+                /** Format: uint */
+                slot_count: number;
+                survives: string;
+            };
+        } | {
+            /** @constant */
+            code: "members-missing-dirty";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                /** Format: uint */
+                missing_count: number;
+                reason: string;
+                /** Format: uint */
+                slot_count: number;
+                slots: string;
+            };
+        } | {
+            /** @constant */
+            code: "member-missing-dirty";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+                /** Format: uint */
+                slot: number;
+                /** Format: uint */
+                slot_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "no-log-covers";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "log-is-damaged";
+            values: {
+                drives: string;
+            };
+        } | {
+            /** @constant */
+            code: "attach-them";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "attach-missing";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "attach-or-force";
+            values: {
+                drives: string;
+            };
+        } | {
+            /** @constant */
+            code: "attach-or-force-lossy";
+            values: {
+                drives: string;
+            };
+        } | {
+            /** @constant */
+            code: "member-missed-one";
+            values: {
+                drive: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "member-missed";
+            values: {
+                drive: string;
+                /** Format: uint */
+                slot: number;
+                /** Format: uint64 */
+                update_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "run-apart";
+            values: {
+                drives: string;
+                others: string;
+            };
+        } | {
+            /** @constant */
+            code: "copies-of-one";
+            values: {
+                drive: string;
+                other: string;
+            };
+        } | {
+            /** @constant */
+            code: "claim-one-slot";
+            values: {
+                drive: string;
+                other: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "claims-another-slot";
+            values: {
+                drive: string;
+                other: string;
+                own_slot: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "mark-behind-data";
+            values: {
+                contents: string;
+                drive: string;
+                sector: string;
+            };
+        } | {
+            /** @constant */
+            code: "blocks-of-all-smaller";
+            values: {
+                /** Format: uint64 */
+                array_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "write-behind";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "log-of-another-version";
+            values: {
+                drive: string;
+                version: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-bitmap-readable";
+            values: {
+                fault: string;
+            };
+        } | {
+            /** @constant */
+            code: "copy-of-member";
+            values: {
+                other: string;
+            };
+        } | {
+            /** @constant */
+            code: "older-than-rival";
+            values: {
+                other: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "another-shape";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unusable-too-small";
+            values: {
+                missing: string;
+                needed: string;
+            };
+        } | {
+            /** @constant */
+            code: "add-anew-number";
+            values: {
+                number: string;
+                other: string;
+            };
+        } | {
+            /** @constant */
+            code: "journal-device";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "put-in-by-force";
+            values: {
+                drive: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "parts-only";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "is-span";
+            values: {
+                array: string;
+                span: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-array-on-drives";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-such-array-on-drives";
+            values: {
+                array: string;
+                there_are: string;
+            };
+        } | {
+            /** @constant */
+            code: "several-match";
+            values: {
+                list: string;
+            };
+        } | {
+            /** @constant */
+            code: "not-read-back";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "config-unchangeable";
+            values: {
+                file: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "config-folder-unwritable";
+            values: {
+                folder: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "config-cannot-name";
+            values: {
+                folder: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "config-would-be-invalid";
+            values: {
+                fault: string;
+                file: string;
+            };
+        } | {
+            /** @constant */
+            code: "mdadm-unwritable";
+            values: {
+                file: string;
+                folder: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "mdadm-unread";
+            values: {
+                file: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "mdadm-block-open";
+            values: {
+                file: string;
+            };
+        } | {
+            /** @constant */
+            code: "name-of-another";
+            values: {
+                array: string;
+                name: string;
+                other: string;
+            };
+        } | {
+            /** @constant */
+            code: "name-unusable";
+            values: {
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "rename-needs-spans";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "gone-from-drives";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "span-gone";
+            values: {
+                span: string;
+            };
+        } | {
+            /** @constant */
+            code: "span-unwritable";
+            values: {
+                reason: string;
+                span: string;
+            };
+        } | {
+            /** @constant */
+            code: "spans-hold-another";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "cannot-be-changed";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "was-no-member";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "carries-something";
+            values: {
+                contents: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "spare-of-another-span";
+            values: {
+                drive: string;
+                old: string;
+                other: string;
+                span: string;
+            };
+        } | {
+            /** @constant */
+            code: "same-drive";
+            values: {
+                drive: string;
+                other: string;
+            };
+        } | {
+            /** @constant */
+            code: "partition-of";
+            values: {
+                drive: string;
+                other: string;
+            };
+        } | {
+            /** @constant */
+            code: "one-path-of-several";
+            values: {
+                drive: string;
+                other: string;
+            };
+        } | {
+            /** @constant */
+            code: "not-in-pool";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "another-drive-than-seen";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-member-any-more";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "nothing-written";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "erased-in-part";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                erased: string;
+                others: string;
+                reason: string;
+                words: string;
+            };
+        } | {
+            /** @constant */
+            code: "erased-half-way";
+            values: {
+                erased: string;
+                reason: string;
+                words: string;
+            };
+        } | {
+            /** @constant */
+            code: "still-carries";
+            values: {
+                contents: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "erase-only-nvme";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "erase-not-offered";
+            values: {
+                drive: string;
+                what: string;
+            };
+        } | {
+            /** @constant */
+            code: "erase-others";
+            values: {
+                drive: string;
+                others: string;
+                what: string;
+            };
+        } | {
+            /** @constant */
+            code: "erase-others-unknown";
+            values: {
+                drive: string;
+                reason: string;
+                what: string;
+            };
+        } | {
+            /** @constant */
+            code: "erase-failed";
+            values: {
+                drive: string;
+                nvme_status: string;
+                what: string;
+            };
+        } | {
+            /** @constant */
+            code: "discard-impossible";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "discard-failed";
+            values: {
+                /** Format: uint64 */
+                done_bytes: number;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "sanitize-failed";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "light-of-file";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-light";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "light-unwritable";
+            values: {
+                drive: string;
+                file: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "light-by-ledctl";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-only-nvme";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-not-offered";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-slot-unknown";
+            values: {
+                drive: string;
+                number: string;
+                slots_here: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-slot-read-only";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-needs-reset";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-image-unread";
+            values: {
+                image: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-image-unfit";
+            values: {
+                image: string;
+                most: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-command-failed";
+            values: {
+                after: string;
+                drive: string;
+                nvme_status: string;
+                what: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-no-reset";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-failed";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "reset-takes-others";
+            values: {
+                drive: string;
+                users: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "reset-may-take-others";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-for-others";
+            values: {
+                drive: string;
+                users: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "firmware-may-be-for-others";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-of-silent";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-while-filled";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-not-without";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-read-only";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-bare";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-while-sweep";
+            values: {
+                array: string;
+                sweep_kind: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-not-resynced";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-without-bitmap";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "member-unusable";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
         };
         /** @description An event. The first ones have the names of `mdadm --monitor`, and mean the same. */
         Event: "NewArray" | "DeviceDisappeared" | "RebuildStarted" | {
@@ -3049,7 +3796,7 @@ export interface components {
             unstored: number;
         };
         /** @description An event, for programs: `code` stays the same when its words change. */
-        EventSentence: components["schemas"]["HostSentence"] | components["schemas"]["ServiceSentence"] | components["schemas"]["ErrorSentence"];
+        EventSentence: components["schemas"]["HostSentence"] | components["schemas"]["ServiceSentence"] | components["schemas"]["ErrorSentence"] | components["schemas"]["ResultSentence"];
         /** @description An event. */
         EventView: {
             /** @description The array or span. */
@@ -3628,7 +4375,10 @@ export interface components {
              * @description When it ended.
              */
             ended_ms: number | null;
-            /** @description How it ended, for programs: the ends of the sweeps that it began, or why it failed. Absent: that has text alone. */
+            /**
+             * @description The text for programs: what it does now or has done, the ends of the sweeps that it began, or why it failed. Absent: a part
+             *     of it has text alone.
+             */
             ends?: components["schemas"]["EventSentence"][] | null;
             /**
              * Format: uint64
@@ -4019,6 +4769,8 @@ export interface components {
             direct_note: string | null;
             /** @description Why it was dropped or lost. */
             failure: string | null;
+            /** @description The same for programs; absent: it has text alone, or another version sent it. */
+            failure_said?: components["schemas"]["ErrorSentence"] | null;
             /**
              * Format: uint64
              * @description Hedged reads: reads that other members answered, as this one left them unanswered for far longer than is usual for it.
@@ -4128,7 +4880,7 @@ export interface components {
         /** @description Several names, which stand in a text with commas between them. */
         Names: string[];
         /** @description What keeps an array of the configuration from being served. */
-        Obstacle: "drives" | "in_use" | "silent" | "group" | "other";
+        Obstacle: "drives" | "too_few" | "in_use" | "silent" | "group" | "other";
         /** @description The array that an order is for; null: a route of the API stands for any. */
         Of: string | null;
         /** @description An order, for programs: `code` stays the same when its words change. */
@@ -4960,6 +5712,415 @@ export interface components {
             /** @description The folder on the server: what is put there is listed here. */
             folder: string;
         };
+        /** @description A part of what an order has done, for programs: `code` stays the same when its words change. */
+        ResultSentence: {
+            /** @constant */
+            code: "array-made";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-destroyed";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-superblock-any-more";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-superblocks-any-more";
+            values: {
+                /** Format: uint */
+                drive_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "head-stays";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "served-until-stopped";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-released";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-served-already";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-served-at";
+            values: {
+                addresses: string;
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-has-stopped";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-renamed";
+            values: {
+                array: string;
+                /** Format: uint */
+                drive_count: number;
+                name: string;
+            };
+        } | {
+            /** @constant */
+            code: "member-keeps-name";
+            values: {
+                name: string;
+                /** Format: uint */
+                slot: number;
+                uuid: string;
+            };
+        } | {
+            /** @constant */
+            code: "members-keep-name";
+            values: {
+                name: string;
+                slots: string;
+                uuid: string;
+            };
+        } | {
+            /** @constant */
+            code: "config-was-read";
+            values: {
+                /** Format: uint */
+                array_count: number;
+                /** Format: uint */
+                served_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "config-was-read-one";
+            values: {
+                /** Format: uint */
+                served_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "api-applies-later";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "part-applies-later";
+            values: {
+                part: string;
+            };
+        } | {
+            /** @constant */
+            code: "changes-apply-later";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "set-makes-it-hold";
+            values: {
+                array: string;
+                switch: string;
+            };
+        } | {
+            /** @constant */
+            code: "stored-in-config";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "mdadm-leaves-it";
+            values: {
+                file: string;
+            };
+        } | {
+            /** @constant */
+            code: "run-update-initramfs";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "linux-ran-it";
+            values: {
+                device: string;
+            };
+        } | {
+            /** @constant */
+            code: "linux-runs-it";
+            values: {
+                device: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-blank";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "drives-blank";
+            values: {
+                /** Format: uint */
+                drive_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "drive-discarded";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "drives-discarded";
+            values: {
+                /** Format: uint */
+                drive_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "drive-formatted";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "drives-formatted";
+            values: {
+                /** Format: uint */
+                drive_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "drive-sanitized";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "drives-sanitized";
+            values: {
+                /** Format: uint */
+                drive_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "drive-is-sanitized";
+            values: {
+                drive: string;
+                /** Format: uint8 */
+                percent: number;
+            };
+        } | {
+            /** @constant */
+            code: "drive-is-failed";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-is-removed";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-replaces";
+            values: {
+                drive: string;
+                old: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-is-spare";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-is-new-spare";
+            values: {
+                array: string;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "drive-is-back";
+            values: {
+                array: string;
+                drive: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "drives-left-pool";
+            values: {
+                drives: string;
+            };
+        } | {
+            /** @constant */
+            code: "drives-in-pool";
+            values: {
+                drives: string;
+            };
+        } | {
+            /** @constant */
+            code: "light-is-on";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "light-is-off";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "scrub-began";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "mismatches-are-repaired";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "scrub-is-cancelled";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweep-is-held";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "speed-is-set";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "speed-is-not-stored";
+            values: {
+                array: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "range-trimmed";
+            values: {
+                array: string;
+                /** Format: uint64 */
+                length_bytes: number;
+                /** Format: uint64 */
+                start_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "changed-in-pause";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-changed";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "nothing-changed";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "writes-through";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "writes-safe";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "writes-back";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "caches-are-on";
+            values: {
+                /** Format: uint */
+                drive_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "caches-are-off";
+            values: {
+                /** Format: uint */
+                drive_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-after-reset";
+            values: {
+                drive: string;
+                revision: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-after-power-cycle";
+            values: {
+                drive: string;
+                revision: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-runs";
+            values: {
+                before: string;
+                drive: string;
+                revision: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-runs-still";
+            values: {
+                drive: string;
+                revision: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-unknown";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "controller-was-reset";
+            values: Record<string, never>;
+        };
         /** @description The rights of a user, each with those before it. */
         Role: "view" | "operate" | "admin";
         /** @description When routine work is done. Schedules are written as systemd writes them (`weekly`, `Sun *-*-1..7 01:00`), or are `never`. */
@@ -5285,6 +6446,7 @@ export interface components {
             code: "job-done";
             values: {
                 by: string;
+                ends: components["schemas"]["Ends"];
                 /** Format: uint64 */
                 job: number;
                 outcome: string;

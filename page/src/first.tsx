@@ -3,7 +3,7 @@ import { computed } from "@preact/signals";
 import { type Case, type LastDrive, cases, drives_of, family, free_drive, free_of, known_of, label, least_bytes, spares_of, steps_of, to_buy } from "./cases.ts";
 import { bytes, duration, listed, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
-import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, place_of, role_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
+import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, is_silent, place_of, role_of, trouble_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, JobText, open_plan } from "./plan.tsx";
 import { Said, by_words, worded } from "./said.tsx";
 import type { ArrayEntry, ArrayView, Job, MemberView, Scrubs, Task } from "./types.ts";
@@ -333,6 +333,7 @@ const model_of = (member: MemberView) => [member.model ?? t(drive_of(member)?.ki
 /** One of several drives: in two lines, so that all of them are seen at once. */
 function Brief({ member }: { member: MemberView }) {
   const { slot, serial } = member;
+  const trouble = trouble_of(member);
   const place = place_of(drive_of(member)?.seat);
   return (
     <div class="identity brief">
@@ -341,7 +342,7 @@ function Brief({ member }: { member: MemberView }) {
           {t("slot")} <strong>{slot ?? "–"}</strong>
         </span>
         <span class="state">
-          <Sign name={role_sign(role_of(member))} /> {role_word(role_of(member))}
+          <Sign name={trouble ? "critical" : role_sign(role_of(member))} /> {trouble ? t(trouble) : role_word(role_of(member))}
         </span>
         <strong class={serial ? "mono" : "path"}>
           {serial && <span class="hidden">{t("serial")} </span>}
@@ -506,6 +507,11 @@ function lines(entry: ArrayEntry): Line[] {
   const list: Line[] = [];
   const whole = view.health === "optimal";
   const in_sync = members.filter((member) => role_of(member) === "in sync").length;
+  // What hangs or is full has not failed, and yet holds clients up.
+  const silent = members.filter(is_silent).length;
+  const full = members.filter((member) => trouble_of(member) === "is_full").length;
+  if (silent > 0) list.push({ sign: "critical", text: t("reason_silent", { n: silent }) });
+  if (full > 0) list.push({ sign: "critical", text: t("reason_full", { n: full }) });
   list.push({ sign: whole ? "good" : "critical", text: whole ? t("reason_complete", { n: in_sync }) : t("reason_incomplete", { n: in_sync }) });
   if (view.health === "failed") list.push({ sign: "critical", text: t("reason_failed") });
   else list.push({ sign: view.losses_survived > 0 ? "good" : view.level === "0" || view.level === "jbod" ? "notice" : "critical", text: view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none") });

@@ -39,7 +39,12 @@ export function Sign({ name, ...rest }: { name: keyof typeof PATHS; class?: stri
 export const Say = ({ it }: { it: Sentence }) => ("key" in it ? <>{t(it.key, it.values)}</> : <span lang="en">{it.text}</span>);
 
 /** A sentence whose commands, between backticks, are set as such. */
-export const Told = ({ text }: { text: string }) => <>{text.split("`").map((part, index) => (index % 2 === 1 ? <code class="mono">{part}</code> : part))}</>;
+export function Told({ text }: { text: string }) {
+  const parts = text.split("`");
+  // A name may have a backtick of its own.
+  if (parts.length % 2 === 0) return <>{text}</>;
+  return <>{parts.map((part, index) => (index % 2 === 1 ? <code class="mono">{part}</code> : part))}</>;
+}
 
 export const severity_word: Record<Severity, Key> = { critical: "critical", warning: "warning", notice: "notice" };
 
@@ -82,7 +87,8 @@ export function Act(props: { children: ComponentChildren; onClick: () => void; r
       </button>
       {why !== undefined && (
         <span class="why" role="status">
-          {is_pressed && why}
+          {/* Steps tell the reader to press it: one without the right need not try. */}
+          {(is_pressed || (props.primary && !is_closed())) && why}
         </span>
       )}
     </>
@@ -132,6 +138,13 @@ const ROLES: Record<string, [Key, keyof typeof PATHS]> = {
   lost: ["lost_member", "critical"],
 };
 /** A member that is gone keeps its role if the array cannot do without it. */
+/** A member that leaves a request unanswered for so long is silent, as for the daemon; each request waits for a moment. */
+const SILENT_MS = 5000;
+/** True if requests to a member that works hang. */
+export const is_silent = (member: MemberView) => (member.waiting_ms ?? 0) >= SILENT_MS && !["failed", "lost"].includes(role_of(member));
+/** Why a member that has its slot does not work. */
+export const trouble_of = (member: MemberView): "is_silent" | "is_full" | null => (is_silent(member) ? "is_silent" : member.no_room && member.role !== "failed" ? "is_full" : null);
+
 export const role_of = (member: MemberView) => (member.lost ? "lost" : member.role);
 export const role_word = (role: string) => (ROLES[role] ? t(ROLES[role][0]) : role);
 export const role_sign = (role: string) => ROLES[role]?.[1] ?? "notice";
@@ -187,13 +200,14 @@ function Slots({ part, about, name, titled, is_brief }: { part: ArrayView; about
 function Bay({ slot, member, marked, is_brief }: { slot: number | null; member: MemberView | null; marked: boolean; is_brief: boolean }) {
   const role = member && role_of(member);
   const state = role === null ? "missing" : role.replace(" ", "-");
-  const word = role === null ? t("missing") : role_word(role);
+  const trouble = member && trouble_of(member);
+  const word = trouble ? t(trouble) : role === null ? t("missing") : role_word(role);
   // What works needs no words beside its sign, so that those of the drives that are meant stand out.
-  const hidden = is_brief && !marked && role === "in sync" ? " hidden" : "";
+  const hidden = is_brief && !marked && !trouble && role === "in sync" ? " hidden" : "";
   return (
     <li class={`bay ${state}${marked ? " marked" : ""}`} title={member ? [member.path, member.model, member.serial].filter(Boolean).join(" · ") : word}>
       <span class="bay-slot">{slot === null ? "+" : slot}</span>
-      <Sign name={role === null ? "missing" : role_sign(role)} />
+      <Sign name={trouble ? "critical" : role === null ? "missing" : role_sign(role)} />
       <span class={`bay-word${hidden}`}>{word}</span>
       <span class={`bay-serial${hidden}`}>{member ? ending(member) : "–"}</span>
     </li>

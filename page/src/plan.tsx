@@ -4,7 +4,7 @@ import { useEffect, useId, useState } from "preact/hooks";
 import { type Home, drives_of, free_drive, home_of, is_large_enough, label, least_bytes, needs_drive, with_drive } from "./cases.ts";
 import { bytes, count, duration, now, percent, rate, time } from "./format.ts";
 import { array_of, drives, drives_fault, drops, here, inside, job_of, logins, look_at_drives, state } from "./live.ts";
-import { type Fault, Act, NoDrives, Progress, Refused, Sign, Window, is_closed, may, useAwaited, useFocus, where_is } from "./parts.tsx";
+import { type Fault, Act, NoDrives, Progress, Refused, Sign, Told, Window, is_closed, may, useAwaited, useFocus, where_is } from "./parts.tsx";
 import { Said, all_worded, worded } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer, PlanTime } from "./types.ts";
@@ -483,18 +483,12 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
 const SAYS_NOTHING = /^(it has begun|rebuild finished in \d+ ms, 0 sectors with mismatches)$/;
 export const job_text = ({ text }: Job) => (SAYS_NOTHING.test(text) ? "" : text);
 
-/** Actions of which the end says nothing more than what was ordered. */
-const SAY_NO_MORE = new Set<Action["action"]>(["add", "replace", "fail", "remove", "pause", "resume", "cancel_scrub", "stop", "rename", "release", "speed"]);
-
 /** How a job goes, in the reader's language as far as the page knows it. */
 export function JobText({ job }: { job: Job }) {
   const text = job_text(job);
   if (text === "") return null;
-  const ends = all_worded(job.ends);
-  if (ends !== null) return <>{ends}</>;
-  if (job.state === "running" && job.action.action === "scrub" && worded(job.said) !== null) return array_of(job.action.array)?.view?.paused ? <>{t("tasks_held", { array: job.action.array })}</> : null;
-  if (job.state !== "failed" && worded(job.said) !== null && SAY_NO_MORE.has(job.action.action)) return null;
-  return <span lang="en">{text}</span>;
+  const words = all_worded(job.ends);
+  return words === null ? <span lang="en"><Told text={text} /></span> : <Told text={words} />;
 }
 
 const ENDS_EARLY = new Set<Action["action"]>(["scrub", "trim"]);

@@ -1,7 +1,7 @@
 // The server's sentences in the reader's language. Each comes with a code and values; a code that this page does not know, and a cause that an
 // operating system or a drive gave, stand in the server's English.
 import { bytes, duration, listed, micros } from "./format.ts";
-import { role_word, sweep_word } from "./parts.tsx";
+import { Told, role_word, sweep_word } from "./parts.tsx";
 import { alarms, parts, sentences } from "./sentences.ts";
 import type { Spoken } from "./types.ts";
 import { type Values, fill, language, t } from "./words.ts";
@@ -80,7 +80,7 @@ function then_words({ losses_survived }: Then): string {
 }
 
 /** The values beside one, which may hold the sentence of its text. */
-type Others = { cause?: Spoken | null; ends?: Spoken[] | null };
+type Others = { cause?: Spoken | null; causes?: Spoken[] | null; ends?: Spoken[] | null };
 
 /** Values of a kind of their own, by their names, which the server's declarations share. */
 const SPECIAL: Record<string, (value: never, others: Others) => string> = {
@@ -103,6 +103,8 @@ const SPECIAL: Record<string, (value: never, others: Others) => string> = {
   component: (value: string | null) => (value === null ? "" : ` (${value})`),
   detail: (value: string | null, others: Others) => (value === null ? "" : `: ${caused(value, others)}`),
   reason: caused,
+  advice: (value: string, { causes }: Others) => all_worded(causes) ?? value,
+  survives: (value: string) => (value === "none" ? part("survives_none") : part("survives", { n: Number(value) })),
   outcome: caused,
   member_role: (value: string) => role_word(value),
   sweep_kind: (value: string) => sweep_word(value),
@@ -139,5 +141,5 @@ export function worded(said: Spoken | null | undefined): string | null {
 /** The server's sentence, marked as English where it is. */
 export function Said({ text, said }: { text: string; said: Spoken | null | undefined }) {
   const words = worded(said);
-  return words === null ? <span lang="en">{text}</span> : <>{words}</>;
+  return words === null ? <span lang="en"><Told text={text} /></span> : <Told text={words} />;
 }

@@ -779,7 +779,7 @@ test("each state has its own way out: paused, read-only, a silent member, severa
     ["superblock_refused", { drives: [], reason: "write protected" }, { ...whole, superblock_refused: "write protected" }, "Array tank cannot be written.", ["write protected", "asked again every second", "superblocks are older"], null],
     ["member_silent", fail, whole, "Drive nvme2n1 does not answer.", ["the array goes on without it"], "Fail a drive: show the plan"],
     ["member_silent", {}, { ...whole, losses_survived: 0 }, "Drive nvme2n1 does not answer.", ["Do not fail it: the array cannot do without it."], null],
-    ["left_alone", { reason: "/dev/nvme2n1 came back and needs a full rebuild: `stria add tank /dev/nvme2n1` begins it" }, whole, "Drive nvme2n1 came back to array tank, and was left as it is.", ["`stria add tank /dev/nvme2n1` begins it", "Take the step that is named above."], null],
+    ["left_alone", { reason: "/dev/nvme2n1 came back and needs a full rebuild: `stria add tank /dev/nvme2n1` begins it" }, whole, "Drive nvme2n1 came back to array tank, and was left as it is.", ["stria add tank /dev/nvme2n1 begins it", "Take the step that is named above."], null],
     ["members_silent", { drives: ["/dev/nvme1n1", "/dev/nvme2n1"] }, whole, "2 drives of array tank do not answer.", ["controller, cable, enclosure, power", "Do not fail any of them"], null],
   ];
   for (const [kind, more, change, title, words, button] of table) {
@@ -815,6 +815,7 @@ test("a fault of the configuration has its own words, by its part", async () => 
 test("an array that waits says for what: drives, a group, another program, an answer", async () => {
   for (const [obstacle, words] of [
     ["drives", ["Attach the drives that are named", "Do not force the start"]],
+    ["too_few", ["Several drives rarely fail at once", "Do not force the start", "Do not create an array"]],
     ["group", ["Create the group that is named", "Do not take vhost-user-group out"]],
     ["in_use", ["End the other user of the drive", "by force"]],
     ["silent", ["The array is tried again when it answers", "may hold the newest data"]],
@@ -829,6 +830,89 @@ test("an array that waits says for what: drives, a group, another program, an an
       for (const word of words) assert.ok(said.includes(word), `${word} in: ${said}`);
     });
   }
+});
+
+test("an array that cannot start offers no start, and the way to what is to be done", async () => {
+  for (const [obstacle, count] of [["too_few", 0], ["drives", 1]]) {
+    SCENES.lacking = () => {
+      const made = SCENES.well();
+      Object.assign(made.arrays[0], { state: "waiting", text: "it waits", obstacle, view: null });
+      return { ...made, matters: [matter("tank", "not_served", "critical", { drives: [], reason: "it waits", remedies: [] })] };
+    };
+    await on(
+      "lacking",
+      async (page) => {
+        await page.getByRole("link", { name: "1 matter needs you: what, and what to do" }).waitFor();
+        assert.equal(await page.getByRole("button", { name: "Start…" }).count(), count, obstacle);
+      },
+      { place: "arrays/tank" },
+    );
+  }
+});
+
+test("one free drive is not promised to two arrays: the worse one takes it", async () => {
+  SCENES.one_for_two = () => {
+    const scene = SCENES.degraded();
+    const second = structuredClone(scene.arrays[0]);
+    Object.assign(second, { name: "lake", uuid: "2" });
+    Object.assign(second.view, { name: "lake", uuid: "2" });
+    for (const member of second.view.members) member.path = member.path.replace("nvme", "nvme9");
+    scene.drives.push(...second.view.members.map((member) => drive(member.path, { free: false })));
+    scene.matters.push(lost("lake", { drives: ["/dev/nvme93n1"] }));
+    scene.arrays.push(second);
+    return scene;
+  };
+  await on("one_for_two", async (page) => {
+    await page.locator("article.case").getByText("nvme12n1 is free and fits: press the button.").waitFor();
+    await page.locator("details.case > summary").click();
+    const second = await page.locator("details.case").innerText();
+    assert.ok(second.includes("Add a drive: show the plan") && !second.includes("is free and fits"), second);
+  });
+});
+
+test("a drive that hangs, or has no space, is not drawn as one that works", async () => {
+  await on("member_silent", async (page) => {
+    const bay = page.locator(".bay", { hasText: "does not answer" });
+    await bay.waitFor();
+    assert.equal(await page.locator(".bay.marked").innerText(), await bay.innerText());
+    await page.getByText("One drive does not answer").waitFor();
+    await page.getByRole("link", { name: "tank", exact: true }).click();
+    await page.getByText("nvme2n1 does not answer: what needs it waits.").waitFor();
+    assert.equal(await page.getByText("No member is busy").count(), 0);
+  });
+  SCENES.full_below = () => {
+    const scene = SCENES.well();
+    const own = scene.arrays[0].view.members.slice(0, 3);
+    for (const member of own) Object.assign(member, { no_room: true, path: member.path.replace("/dev/", "/srv/images/") });
+    return { ...scene, matters: [matter("tank", "no_space", "critical", { drives: own.map(({ path }) => path) })] };
+  };
+  await on("full_below", async (page) => {
+    await page.getByRole("heading", { level: 1, name: "3 drives have no space for writes." }).waitFor();
+    await page.getByText("Make space on the file system or pool of /srv/images.").waitFor();
+    assert.equal(await page.locator(".bay", { hasText: "no space" }).count(), 3);
+    await page.getByText("3 drives have no space for writes", { exact: true }).waitFor();
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+  });
+});
+
+test("no word of a slot is broken on a narrow phone, in Russian", async () => {
+  const row = () => {
+    const scene = SCENES.rebuilding();
+    const [{ view }] = scene.arrays;
+    view.members = view.members.slice(0, 5);
+    return scene;
+  };
+  SCENES.narrow = row;
+  await on(
+    "narrow",
+    async (page) => {
+      await page.locator(".bay-word").first().waitFor();
+      // Words break at blanks and soft hyphens alone.
+      const broken = await page.locator(".case .bay-word:not(.hidden)").evaluateAll((all) => all.filter((one) => ((one.style.overflowWrap = "normal"), (one.style.hyphens = "manual"), one.scrollWidth > one.clientWidth + 1)).map((one) => one.textContent));
+      assert.deepEqual(broken, []);
+    },
+    { locale: "ru-RU", viewport: { width: 360, height: 800 } },
+  );
 });
 
 test("a quiet line says who is told of alarms; that nobody is told is marked, with a form for it", async () => {
@@ -1687,12 +1771,21 @@ test("a reader who may only look finds everything, and every button that acts cl
     await button.waitFor();
     assert.ok(await button.isDisabled());
     assert.equal(await button.getAttribute("title"), "This takes the role operate; yours is view");
-    // A phone and a keyboard have no pointer that rests on it: a press says the same, and nothing else happens.
+    // The steps say to press it: why it is closed stands beside it.
+    await page.getByRole("status").getByText("This takes the role operate; yours is view").waitFor();
     await button.focus();
     await page.keyboard.press("Enter");
-    await page.getByRole("status").getByText("This takes the role operate; yours is view").waitFor();
     assert.equal(await page.getByRole("dialog").count(), 0);
-    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+    for (const width of [360, 1280]) {
+      await page.setViewportSize({ width, height: 800 });
+      assert.deepEqual([await axe(page), await sticking_out(page)], [[], []], String(width));
+    }
+    // A phone and a keyboard have no pointer that rests on a button: a press says the same of every other.
+    await page.getByRole("link", { name: "tank", exact: true }).first().click();
+    const other = page.getByRole("button", { name: "Pause tasks" });
+    await other.focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("status").getByText("This takes the role operate; yours is view").first().waitFor();
   });
   SCENES.operator = () => ({ ...SCENES.stopped(), user: { name: "guest", role: "operate", via: "token" } });
   const operator = async (page) => {
@@ -1861,6 +1954,34 @@ test("a refusal says in the reader's language what it means, before the server's
   await said("ru-RU", { refused: "Сейчас это невозможно: ", plan_changed: "За это время всё изменилось: " });
 });
 
+test("what an order has done is told in the reader's language, a command as it is typed", async () => {
+  const values = { array: "tank" };
+  const made = [{ code: "array-made", values }, { code: "config-was-read-one", values: { served_count: 1 } }, { code: "array-served-at", values: { ...values, addresses: "/dev/ublkb0" } }, { code: "run-update-initramfs", values: {} }];
+  const text = 'array "tank" is made; the configuration was read: 1 array, 1 served; array "tank" is served at /dev/ublkb0; run `update-initramfs -u`, as the boot image has a copy of it';
+  const job = (id, action, ends, text) => ({ id, action, title: "", said: { code: "resume-sweeps", values }, by: "root (user 0)", state: "done", text, ends, task: null, started_ms: Date.now() - 60_000, ended_ms: Date.now() });
+  const reason = 'cannot start array "lake": 2 of 4 members are missing or incomplete (slots 1, 2), and the array survives the loss of 1; /dev/a (slot 3) missed 7 superblock updates; attach the missing drives';
+  const causes = [{ code: "member-missed", values: { drive: "/dev/a", slot: 3, update_count: 7 } }, { code: "attach-missing", values: {} }];
+  const missing = { code: "members-missing", values: { missing_count: 2, slot_count: 4, slots: "1, 2", survives: "1", advice: "/dev/a (slot 3) missed 7 superblock updates; attach the missing drives", causes } };
+  const failed = { ...job(3, { action: "start", array: "lake", force: false }, [{ code: "cannot-start", values: { array: "lake", reason: "2 of 4", cause: missing } }], reason), state: "failed" };
+  SCENES.results = () => ({ ...SCENES.well(), events: [], jobs: [job(1, { action: "create", name: "tank" }, made, text), job(2, { action: "remove", array: "tank", drive: "/dev/a" }, null, "an answer of tomorrow"), failed] });
+  const reads = (locale, words) =>
+    on(
+      "results",
+      async (page) => {
+        await page.locator(".job").nth(2).waitFor();
+        const lines = (await page.locator(".job").allInnerTexts()).join("\n");
+        for (const text of words) assert.ok(lines.includes(text), `${text} in: ${lines}`);
+        if (locale === "en-GB") return;
+        assert.equal(await page.locator(".job code", { hasText: "update-initramfs -u" }).count(), 1);
+        assert.deepEqual(await marked(page.locator("main")), ["an answer of tomorrow"]);
+      },
+      { place: "activity", locale },
+    );
+  await reads("de-DE", ["Verbund „tank“ ist angelegt; die Konfiguration ist neu gelesen: 1 Verbund, davon 1 in Betrieb", "Verbund „lake“ kann nicht starten: 2 von 4 Laufwerken fehlen oder sind unvollständig (Plätze 1, 2), und der Verbund übersteht 1 Ausfall; /dev/a (Platz 3) hat 7 Superblock-Änderungen verpasst; die fehlenden Laufwerke anschließen"]);
+  await reads("ru-RU", ["массив «tank» создан", "массив «lake» не может запуститься: 2 из 4 накопителей отсутствуют или неполны (слоты 1, 2), а массив выдерживает 1 отказ; /dev/a (слот 3) пропустил обновлений суперблока: 7; подключите отсутствующие накопители"]);
+  await reads("en-GB", ['array "tank" is made; the configuration was read: 1 array', "an answer of tomorrow"]);
+});
+
 /** What of the page is marked as English. */
 const marked = (part) => part.locator('[lang="en"]').evaluateAll((all) => all.map((one) => one.textContent.trim()).filter((text) => text !== ""));
 
@@ -1928,12 +2049,12 @@ test("every sentence of the server is worded in German and Russian, with values 
   const made = await build({ entryPoints: [new URL("../src/sentences.ts", import.meta.url).pathname], bundle: true, format: "esm", write: false });
   const { alarms, sentences, parts } = await import(`data:text/javascript;base64,${Buffer.from(made.outputFiles[0].text).toString("base64")}`);
   const { schemas } = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")).components;
-  const declared = new Map(["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence", "OrderSentence", "ErrorSentence", "AlarmSentence"].flatMap((name) => schemas[name].oneOf.map(({ properties }) => [properties.code.const, Object.keys(properties.values.properties ?? {})])));
+  const declared = new Map(["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence", "OrderSentence", "ErrorSentence", "ResultSentence", "AlarmSentence"].flatMap((name) => schemas[name].oneOf.map(({ properties }) => [properties.code.const, Object.keys(properties.values.properties ?? {})])));
   assert.deepEqual(Object.keys(sentences).sort(), [...declared.keys()].sort());
-  // What was ordered is in the title of the job; how a job ended, where that says more, in the sentences of its sweeps.
+  // What was ordered is in the title of the job. A command to be repeated, and a list in the server's English, would say no more.
   // The sentences of a text that is a value itself.
-  const BESIDE = new Set(["cause", "ends"]);
-  const UNSAID = new Set(["job-ordered action", "job-done outcome", "pool-spare-taken result"]);
+  const BESIDE = new Set(["cause", "causes", "ends"]);
+  const UNSAID = new Set(["job-ordered action", "pool-spare-taken result", "member-keeps-name uuid", "member-keeps-name name", "members-keep-name uuid", "members-keep-name name", "no-such-array-on-drives there_are", "firmware-slot-unknown slots_here"]);
   for (const [code, texts] of Object.entries(sentences)) {
     for (const text of texts) {
       const said = new Set([...text.matchAll(/\{(\w+)/g)].map((match) => match[1]));
@@ -1945,7 +2066,7 @@ test("every sentence of the server is worded in German and Russian, with values 
   for (const [name, texts] of [...Object.entries(sentences), ...Object.entries(parts), ...Object.entries(alarms)]) {
     assert.equal(texts.length, 2, name);
     const [de, ru] = texts;
-    assert.ok(de !== "" && ru !== "" && (/^\{\w+\}$/.test(ru) || /[а-я]|SSD/.test(ru)), name);
+    assert.ok(de !== "" && ru !== "" && (/^[{}\w: ]+$/.test(ru) || /[а-я]|SSD/.test(ru)), name);
     for (const forms of de.matchAll(/\{\w+\|([^}]*)\}/g)) assert.equal(forms[1].split("|").length, 2, name);
     for (const forms of ru.matchAll(/\{\w+\|([^}]*)\}/g)) assert.equal(forms[1].split("|").length, 3, name);
   }

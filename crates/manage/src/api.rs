@@ -83,6 +83,8 @@ pub struct AdoptedView {
 pub enum Obstacle {
     /// Drives are missing.
     Drives,
+    /// More drives are missing than redundancy covers: without them it cannot start.
+    TooFew,
     /// Another program uses a drive.
     InUse,
     /// A drive does not answer.
@@ -422,6 +424,9 @@ pub struct MemberView {
     pub lost: bool,
     /// Why it was dropped or lost.
     pub failure: Option<String>,
+    /// The same for programs; absent: it has text alone, or another version sent it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub failure_said: Option<ErrorSentence>,
     /// Failed, lost or silent since then, in seconds since 1970; null: none of these, or no known event says when.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since_s: Option<u64>,

@@ -30,6 +30,18 @@ impl<S> From<Option<S>> for Cause<S> {
     }
 }
 
+/// The sentences of the text before it, which lists them; null: one of them has text alone. It adds nothing to the English.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+#[schemars(inline)]
+pub struct Causes<S>(pub Option<Vec<S>>);
+
+impl<S> fmt::Display for Causes<S> {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
 /// A text, and its sentence if it has one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Words {
@@ -43,6 +55,13 @@ impl Words {
     /// The two parts, as they stand in another sentence.
     pub fn parts(self) -> (String, Cause<ErrorSentence>) {
         (self.text, self.said.into())
+    }
+}
+
+impl Words {
+    /// The words of a text that was made without its sentence.
+    pub fn told(text: String) -> Self {
+        Self { said: read(&text), text }
     }
 }
 
@@ -76,7 +95,7 @@ impl From<HostError> for Words {
             HostError::Drive(DriveError::Unfit { path, reason }) => {
                 Some(ErrorSentence::DriveUnfit { drive: shown(path), reason: reason.clone() })
             }
-            HostError::Refused(text) | HostError::Unsafe(text) => read(text),
+            HostError::Refused(text) | HostError::Unsafe(text) | HostError::Usage(text) => read(text),
             _ => None,
         };
         // A program shows the sentence in place of the text, so a sentence that differs from the text is left out.
@@ -101,18 +120,34 @@ impl fmt::Display for Detail {
     }
 }
 
-/// The sentence of a refusal of the engine, if it has one.
-fn read(text: &str) -> Option<ErrorSentence> {
-    let is_of_engine = |(code, _): &(&'static str, &'static str)| OF_ENGINE.contains(code);
-    let texts = ErrorSentence::TEXTS.iter().copied().filter(is_of_engine);
+/// The sentence of a text that was made without it, if it has one.
+pub fn read(text: &str) -> Option<ErrorSentence> {
+    let is_read = |(code, _): &(&'static str, &'static str)| OF_ENGINE.contains(code) || OF_COMMANDS.contains(code);
+    read_among(ErrorSentence::TEXTS.iter().copied().filter(is_read), text)
+}
+
+/// The sentence of a text among these.
+pub fn read_among<T: serde::de::DeserializeOwned + fmt::Display>(
+    texts: impl IntoIterator<Item = (&'static str, &'static str)>,
+    text: &str,
+) -> Option<T> {
     stria_sentence::read(texts, text, |code, values| {
-        let numbers = ["percent", "drive_bytes", "array_bytes"];
+        let is_number = |name: &str| name.ends_with("_count") || name.ends_with("_bytes") || ["percent", "slot"].contains(&name);
         let value = |name: &str, text: &str| match text.parse::<u64>() {
-            Ok(number) if numbers.contains(&name) => Value::from(number),
+            Ok(number) if is_number(name) => Value::from(number),
             _ => Value::from(text),
         };
-        let values: Map<String, Value> = values.iter().map(|(name, text)| ((*name).to_owned(), value(name, text))).collect();
-        serde_json::from_value(json!({"code": code, "values": values})).ok()
+        let text_of = |wanted: &str| values.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text);
+        let cause = text_of("reason").and_then(read);
+        // Its text says everything, whatever the reason is.
+        if code == "member-unusable" && cause.is_none() {
+            return None;
+        }
+        let causes = text_of("advice").and_then(|text| text.split("; ").map(read).collect::<Option<Vec<_>>>());
+        let mut all: Map<String, Value> = values.iter().map(|(name, text)| ((*name).to_owned(), value(name, text))).collect();
+        all.insert("cause".into(), json!(cause));
+        all.insert("causes".into(), json!(causes));
+        serde_json::from_value(json!({"code": code, "values": all})).ok()
     })
 }
 
@@ -142,6 +177,103 @@ const OF_ENGINE: &[&str] = &[
     "HoldsWhatIsLacking",
     "HoldsBadBlocks",
     "ChangedMeanwhile",
+    "FailedOnCommand",
+    "WriteFailed",
+    "FlushFailed",
+    "LogUnwritten",
+    "MetadataUnwritten",
+    "RewriteFailed",
+    "NoSpaceToSaySo",
+    "DriveIsGone",
+    "WasNoMember",
+    "CarriesSomething",
+    "SpareOfAnotherSpan",
+    "SameDrive",
+    "PartitionOf",
+    "AnotherDriveThanSeen",
+    "NoMemberAnyMore",
+    "StillCarries",
+    "NothingWritten",
+    "ErasedInPart",
+    "SpanGone",
+    "SpanUnwritable",
+    "SpansHoldAnother",
+    "NameUnusable",
+    "CannotBeChanged",
+    "NoLight",
+    "LightOfFile",
+    "LightUnwritable",
+    "LightByLedctl",
+    "EraseOnlyNvme",
+    "EraseNotOffered",
+    "EraseOthers",
+    "EraseOthersUnknown",
+    "EraseFailed",
+    "DiscardImpossible",
+    "DiscardFailed",
+    "SanitizeFailed",
+    "FirmwareOnlyNvme",
+    "FirmwareNotOffered",
+    "FirmwareSlotUnknown",
+    "FirmwareSlotReadOnly",
+    "FirmwareNeedsReset",
+    "FirmwareImageUnread",
+    "FirmwareImageUnfit",
+    "FirmwareCommandFailed",
+    "FirmwareNoReset",
+    "CannotStart",
+    "MembersMissing",
+    "MemberMissing",
+    "MembersMissingDirty",
+    "MemberMissingDirty",
+    "NoLogCovers",
+    "LogIsDamaged",
+    "AttachThem",
+    "AttachMissing",
+    "AttachOrForce",
+    "AttachOrForceLossy",
+    "MemberMissedOne",
+    "MemberMissed",
+    "RunApart",
+    "CopiesOfOne",
+    "ClaimOneSlot",
+    "ClaimsAnotherSlot",
+    "MarkBehindData",
+    "BlocksOfAllSmaller",
+    "WriteBehind",
+    "LogOfAnotherVersion",
+    "NoBitmapReadable",
+    "CopyOfMember",
+    "OlderThanRival",
+    "AnotherShape",
+    "UnusableTooSmall",
+    "AddAnewNumber",
+    "JournalDevice",
+    "PutInByForce",
+    "MemberUnusable",
+];
+
+/// The sentences whose text commands make.
+const OF_COMMANDS: &[&str] = &[
+    "IsSpan",
+    "NoArrayOnDrives",
+    "NoSuchArrayOnDrives",
+    "SeveralMatch",
+    "NotReadBack",
+    "ConfigUnchangeable",
+    "ConfigFolderUnwritable",
+    "ConfigWouldBeInvalid",
+    "MdadmUnwritable",
+    "MdadmUnread",
+    "MdadmBlockOpen",
+    "NameOfAnother",
+    "RenameNeedsSpans",
+    "GoneFromDrives",
+    "ErasedHalfWay",
+    "OnePathOfSeveral",
+    "NotInPool",
+    "PartsOnly",
+    "FirmwareFailed",
 ];
 
 /// The arrays that are known, for a refusal of a name that is none of theirs.
@@ -324,13 +456,13 @@ sentences! {
         WaitsForAll { lacks: Lacks, array: String } => "{lacks}: the array waits until none is missing (`stria start {array}` starts it now)",
         WaitsForSilent { silent: SilentDrives, reason: String, cause: Cause<ErrorSentence> } => "{silent}: check the drive and its cable; {reason}{cause}",
         WaitsForAnswer { drive: String } => "{drive} does not answer; the array is tried again when it does: check the drive and its cable",
-        StartsByForce { reason: String, array: String } => "{reason} (`stria start {array} --force` starts it anyway, and may lose data)",
+        StartsByForce { reason: String, cause: Cause<ErrorSentence>, array: String } => "{reason}{cause} (`stria start {array} --force` starts it anyway, and may lose data)",
         TriedAgain { reason: String, cause: Cause<ErrorSentence> } => "{reason}{cause}; it is tried again",
         NotTriedAgain { reason: String, cause: Cause<ErrorSentence>, array: String } => "{reason}{cause} (`stria start {array}` tries again)",
         NoneOfItsDrives { array: String } => "array \"{array}\" cannot start: none of its drives is here",
         DidNotStart { array: String } => "array \"{array}\" did not start",
         DidNotStartBecause { array: String, reason: String, cause: Cause<ErrorSentence> } => "array \"{array}\" did not start: {reason}{cause}",
-        StartIsUnsafe { reason: String } => "{reason}; --force starts it anyway, and may lose data",
+        StartIsUnsafe { reason: String, cause: Cause<ErrorSentence> } => "{reason}{cause}; --force starts it anyway, and may lose data",
         NameServed { array: String } => "another array is served as \"{array}\": give one of the two another name (`stria rename`)",
         GroupUnknown { reason: String } => "vhost-user-group: {reason}",
         DaemonStops {} => "the daemon is stopping",
@@ -387,13 +519,132 @@ sentences! {
         ConfigInvalid { reason: String } => "the configuration was not changed, as it would be invalid: {reason}",
         ReloadFailed { reason: String } => "{reason}; the daemon goes on as it was configured before",
         NoReport { name: String } => "there is no page {name:?}; GET /api/v1/reports lists them",
+
+        // Why a member was dropped
+        FailedOnCommand {} => "failed on command",
+        WriteFailed { reason: String } => "write failed: {reason}",
+        FlushFailed { reason: String } => "flush failed: {reason}",
+        LogUnwritten { reason: String } => "its write log could not be written: {reason}",
+        MetadataUnwritten { reason: String } => "its metadata could not be written: {reason}",
+        RewriteFailed { reason: String } => "could not rewrite sectors that it failed to read: {reason}",
+        NoSpaceToSaySo {} => "it has no space for a write, and its bad-block log has none to say so",
+        DriveIsGone { drive: String } => "member {drive} is gone: it was pulled, or its controller or cable has failed",
+
+        // Starts
+        CannotStart { array: String, reason: String, cause: Cause<ErrorSentence> } => "cannot start array \"{array}\": {reason}{cause}",
+        MembersMissing { missing_count: usize, slot_count: usize, slots: String, survives: String, advice: String, causes: Causes<ErrorSentence> } => "{missing_count} of {slot_count} members are missing or incomplete (slots {slots}), and the array survives the loss of {survives}; {advice}{causes}",
+        MemberMissing { slot_count: usize, slot: usize, survives: String, advice: String, causes: Causes<ErrorSentence> } => "1 of {slot_count} members is missing or incomplete (slot {slot}), and the array survives the loss of {survives}; {advice}{causes}",
+        MembersMissingDirty { missing_count: usize, slot_count: usize, slots: String, reason: String, cause: Cause<ErrorSentence> } => "{missing_count} of {slot_count} members are missing or incomplete (slots {slots}), the array was not stopped cleanly, and {reason}{cause}, so what a missing member held may be reconstructed wrong, also data that was not being written; attach the missing members, or accept that with --force",
+        MemberMissingDirty { slot_count: usize, slot: usize, reason: String, cause: Cause<ErrorSentence> } => "1 of {slot_count} members is missing or incomplete (slot {slot}), the array was not stopped cleanly, and {reason}{cause}, so what a missing member held may be reconstructed wrong, also data that was not being written; attach the missing members, or accept that with --force",
+        NoLogCovers {} => "no log covers its last writes",
+        LogIsDamaged { drives: String } => "the log on {drives} is damaged",
+        AttachThem {} => "attach them",
+        AttachMissing {} => "attach the missing drives",
+        AttachOrForce { drives: String } => "attach the missing drives, or start with {drives} as it is by --force, which tears writes that were in flight, and loses none that was acknowledged",
+        AttachOrForceLossy { drives: String } => "attach the missing drives, or start with {drives} as it is by --force, which loses what was written without it",
+        MemberMissedOne { drive: String, slot: usize } => "{drive} (slot {slot}) missed 1 superblock update",
+        MemberMissed { drive: String, slot: usize, update_count: u64 } => "{drive} (slot {slot}) missed {update_count} superblock updates",
+        RunApart { drives: String, others: String } => "{drives} on one side and {others} on the other were run without each other, and their data differ; start it with the drives of one side, and add the others anew",
+        CopiesOfOne { drive: String, other: String } => "{drive} and {other} are copies of the same member, or two paths to it; detach the one that is not in use",
+        ClaimOneSlot { drive: String, other: String, slot: usize } => "{drive} and {other} both claim slot {slot}; detach the one that does not belong",
+        ClaimsAnotherSlot { drive: String, own_slot: String, other: String, slot: usize } => "{drive} says that it holds slot {own_slot}, and {other} that it holds slot {slot}: one of the two superblocks is damaged; compare both drives with `stria examine`, and start the array without the one that is wrong",
+        MarkBehindData { drive: String, contents: String, sector: String } => "{drive} carries {contents} behind its data (sector {sector}), so the array may lie on that volume; serve the volume's own device (`mdadm --assemble --scan`), or, if the mark is only left over, erase it with `wipefs` or start with --force",
+        BlocksOfAllSmaller { array_bytes: u64 } => "the array has logical blocks of {array_bytes} bytes, and all drives that are here have smaller ones, so clients would not find their partitions: attach the missing drives, serve it under Linux, or in smaller blocks with --force",
+        WriteBehind { drive: String } => "it was not stopped cleanly, and {drive}, its first member, may lack writes that Linux has acknowledged (write-mostly, with writes behind); start and stop it under Linux once, which copies the other member",
+        LogOfAnotherVersion { drive: String, version: String } => "the write log of {drive} is of version {version}, which this program does not know, and the array was not stopped cleanly; start and stop it with the program that ran it",
+        NoBitmapReadable { fault: String } => "no member has a readable write-intent bitmap ({fault}); --force makes a new one",
+        CopyOfMember { other: String } => "it is a copy of {other}, or another path to it: detach one of the two",
+        OlderThanRival { other: String, slot: usize } => "{other} holds slot {slot} with a newer superblock",
+        AnotherShape {} => "its superblock describes another array shape than the superblocks of the other members; it cannot be used with them",
+        UnusableTooSmall { missing: String, needed: String } => "it is {missing} too small: {needed} are needed for data; use a larger drive",
+        AddAnewNumber { other: String, number: String } => "{other} has the same device number, {number}; add it anew",
+        JournalDevice {} => "it is a journal device, which Stria does not serve",
+        PutInByForce { drive: String, slot: usize } => "--force put {drive} into its slot, {slot}; add it anew",
+        PartsOnly { array: String } => "the drives that are here hold spans or parts of array {array}, and not the array itself",
+
+        // Which array is meant, its name, and the configuration
+        IsSpan { span: String, array: String } => "\"{span}\" is a span of array {array}: adopt that",
+        NoArrayOnDrives {} => "no array lies on these drives: see `stria examine`",
+        NoSuchArrayOnDrives { array: String, there_are: String } => "no array \"{array}\" lies on these drives ({there_are}): name its drives if they are image files",
+        SeveralMatch { list: String } => "several arrays match: name one of them by its UUID: {list}",
+        NotReadBack { array: String } => "array \"{array}\" was written, but cannot be read back: see `stria examine`",
+        ConfigUnchangeable { file: String, reason: String } => "{file} cannot be changed: {reason}",
+        ConfigFolderUnwritable { folder: String, reason: String } => "{folder} cannot be written ({reason}): nothing was done",
+        ConfigCannotName { folder: String, reason: String } => "{folder} cannot be written ({reason}), so the configuration cannot name the array: nothing was done",
+        ConfigWouldBeInvalid { file: String, fault: String } => "{file} was not changed, as it would be invalid{fault}",
+        MdadmUnwritable { folder: String, reason: String, file: String } => "{folder} cannot be written ({reason}), so {file} cannot tell mdadm whose the array is: make it writable, or name another file as `conf` of [mdadm]; nothing was done",
+        MdadmUnread { file: String, reason: String } => "{file} cannot be read: {reason}; nothing was done",
+        MdadmBlockOpen { file: String } => "{file}: the line \"# END stria\" is missing, which ends the block of Stria's arrays: put it where the block ends; nothing was done",
+        NameOfAnother { name: String, other: String, array: String } => "another array here is called \"{name}\" ({other}): give this one ({array}) another name with --name, which its drives get too",
+        NameUnusable { name: String } => "\"{name}\" is not a valid array name: use 1 to 31 bytes of visible characters without slashes",
+        RenameNeedsSpans { reason: String, cause: Cause<ErrorSentence> } => "a rename needs all spans, and members that agree: {reason}{cause}",
+        GoneFromDrives { array: String } => "array {array} is not on its drives any more: see `stria examine`",
+        SpanGone { span: String } => "span {span} is no longer on its drives: see `stria examine`",
+        SpanUnwritable { span: String, reason: String } => "span \"{span}\" cannot be written: {reason}",
+        SpansHoldAnother {} => "there is another array on its spans",
+        CannotBeChanged { array: String, reason: String } => "array \"{array}\" cannot be changed: {reason}",
+
+        // What drives carry, and how it is erased
+        WasNoMember { drive: String, array: String } => "{drive} was no member of \"{array}\": nothing was written",
+        CarriesSomething { drive: String, contents: String } => "{drive} carries {contents}: nothing was written; --force overwrites it",
+        SpareOfAnotherSpan { drive: String, other: String, old: String, span: String } => "{drive} is a spare of \"{other}\", and {old} a member of \"{span}\": replace it by another drive",
+        SameDrive { drive: String, other: String } => "{drive} and {other} are the same drive: name it once",
+        PartitionOf { drive: String, other: String } => "{drive} is a partition of {other}: name one of them",
+        OnePathOfSeveral { drive: String, other: String } => "{drive} is one of several paths to a drive: name {other} instead, which is all of them",
+        NotInPool { drive: String } => "{drive} is not in the pool of spares: `stria spare list` shows it",
+        AnotherDriveThanSeen { drive: String } => "{drive} is another drive, or carries something else, than what was confirmed: nothing was done; repeat the command to see what it carries now",
+        NoMemberAnyMore { drive: String } => "{drive} carries no member of the array that was confirmed: nothing was done; repeat the command to see what it carries now",
+        NothingWritten { reason: String, cause: Cause<ErrorSentence> } => "nothing was written: {reason}{cause}",
+        ErasedInPart { reason: String, cause: Cause<ErrorSentence>, erased: String, others: String, words: String } => "{reason}{cause}; the signatures of {erased} are erased, and those of {others} may not be: `stria wipe {words}` erases what is left",
+        ErasedHalfWay { reason: String, erased: String, words: String } => "{reason}; the signatures of {erased} are erased: repeat `stria wipe {words}`",
+        StillCarries { drive: String, contents: String } => "{drive} carries {contents}: replace the drive, or let it erase all of its data (`stria wipe --help`)",
+        EraseOnlyNvme { drive: String } => "{drive}: Stria erases only whole NVMe drives by their own means: for SATA use `hdparm --security-erase`, for SAS `sg_sanitize`, or `stria wipe --discard`; nothing was erased",
+        EraseNotOffered { drive: String, what: String } => "{drive}: its controller does not offer {what}; nothing was erased",
+        EraseOthers { drive: String, what: String, others: String } => "{drive}: {what} erases all namespaces of its NVM subsystem, and it has others ({others}): erase them by `nvme`; nothing was erased",
+        EraseOthersUnknown { drive: String, what: String, reason: String } => "{drive}: {what} erases all namespaces of its NVM subsystem, and it is unknown which it has ({reason}): look with `nvme list-ns --all` and erase it by `nvme`; nothing was erased",
+        EraseFailed { drive: String, what: String, nvme_status: String } => "{drive}: {what} failed (NVMe status {nvme_status}); its content may be erased in part: repeat the command",
+        DiscardImpossible { drive: String, reason: String } => "{drive}: it cannot unmap blocks so that they read as zeros ({reason}): `blkdiscard` discards without that promise; nothing was erased",
+        DiscardFailed { drive: String, done_bytes: u64, reason: String } => "{drive}: the discard failed after {done_bytes} bytes ({reason}); its content is erased up to there: repeat the command",
+        SanitizeFailed { drive: String } => "{drive}: the drive reports that sanitize failed: repeat the command; until one succeeds, the drive refuses reads and writes",
+        LightOfFile { drive: String } => "{drive} is not a block device: a file has no light; name the drive that stores it",
+        NoLight { drive: String } => "{drive}: this machine has no light for it: neither its enclosure (SES), nor its PCIe slot, nor NPEM has one, and ledctl is not installed; its serial number is on its label (`stria health`)",
+        LightUnwritable { drive: String, file: String, reason: String } => "{drive}: {file} cannot be written: {reason}; run as root",
+        LightByLedctl { drive: String, reason: String } => "{drive}: ledctl: {reason}",
+
+        // Firmware
+        FirmwareOnlyNvme { drive: String } => "{drive}: Stria updates the firmware of NVMe drives only: for SATA and SAS use the maker's tool, as no method is safe on every such drive; nothing was changed",
+        FirmwareNotOffered { drive: String } => "{drive}: its controller takes no firmware: it lacks the commands Firmware Image Download and Firmware Commit; nothing was changed",
+        FirmwareSlotUnknown { drive: String, number: String, slots_here: String } => "{drive}: it has no firmware slot {number}: {slots_here}; nothing was changed",
+        FirmwareSlotReadOnly { drive: String } => "{drive}: its firmware slot 1 is read-only: choose another with --slot; nothing was changed",
+        FirmwareNeedsReset { drive: String } => "{drive}: its firmware cannot be activated without a reset: use --activate reset; nothing was changed",
+        FirmwareImageUnread { image: String, reason: String } => "{image}: the image cannot be read: {reason}; nothing was changed",
+        FirmwareImageUnfit { image: String, most: String } => "{image}: an image is a file of 4 bytes to {most} MiB, in words of 4 bytes; unpack what the maker ships; nothing was changed",
+        FirmwareCommandFailed { drive: String, what: String, nvme_status: String, after: String } => "{drive}: {what} failed ({nvme_status}); the drive did not take the image, and {after} runs on",
+        FirmwareNoReset { drive: String, reason: String } => "{drive}: its controller cannot be reset ({reason}): the new firmware runs after the next power cycle",
+        FirmwareFailed { drive: String, reason: String, cause: Cause<ErrorSentence> } => "the update of the firmware of {drive} failed: {reason}{cause}",
+        ResetTakesOthers { drive: String, users: Names } => "a reset of {drive} takes the other namespaces and partitions of its NVM subsystem away as well, and they are in use: {users}; end their use first, or use --activate later; nothing was changed",
+        ResetMayTakeOthers { drive: String, reason: String } => "a reset of {drive} takes the other namespaces and partitions of its NVM subsystem away as well, and whether they are in use is unknown ({reason}); end their use first, or use --activate later; nothing was changed",
+        FirmwareForOthers { drive: String, users: Names } => "new firmware of {drive} runs for the other namespaces and partitions of its NVM subsystem as well, and they are in use: {users}; nothing was changed; --force goes on",
+        FirmwareMayBeForOthers { drive: String, reason: String } => "new firmware of {drive} runs for the other namespaces and partitions of its NVM subsystem as well, and whether they are in use is unknown ({reason}); nothing was changed; --force goes on",
+        FirmwareOfSilent { array: String } => "array \"{array}\" does not answer: `stria explain {array}` says why; nothing was changed",
+        FirmwareWhileFilled { drive: String } => "{drive} is being filled: wait until it is in sync; nothing was changed",
+        FirmwareNotWithout { array: String, drive: String } => "array \"{array}\" cannot do without {drive}: its reset would interrupt the array; make it optimal first, use --activate later, or, at the risk of the data, --activate now --force; nothing was changed",
+        FirmwareReadOnly { array: String } => "array \"{array}\" is read-only, so no member can leave it: use --activate now or later",
+        FirmwareBare { array: String, drive: String } => "array \"{array}\" has no redundancy left: if the new firmware of {drive} fails, data is lost; nothing was changed; --force goes on",
+        FirmwareWhileSweep { sweep_kind: String, array: String } => "a {sweep_kind} of \"{array}\" runs: wait for its end; nothing was changed; --force goes on",
+        FirmwareNotResynced { array: String } => "array \"{array}\" has not been resynced: wait until its redundancy is consistent; nothing was changed; --force goes on",
+        FirmwareWithoutBitmap { array: String, drive: String } => "array \"{array}\" has no write-intent bitmap: {drive} would be rebuilt in full after its reset; nothing was changed; --force goes on",
+
+        // Last, since it takes any text
+        MemberUnusable { drive: String, reason: String, cause: Cause<ErrorSentence> } => "{drive}: {reason}{cause}",
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, ErrorSentence as Say, Lack, Lacks, OF_ENGINE, SilentDrives, Words, read};
-    use std::path::Path;
+    use super::{Cause, ErrorSentence as Say, Lack, Lacks, OF_COMMANDS, OF_ENGINE, SilentDrives, Words, read};
+    use std::path::{Path, PathBuf};
+    use stria_format::md::{BitmapChoice, LogChoice};
 
     #[test]
     fn a_cause_adds_its_sentence_for_programs_and_nothing_to_the_text() {
@@ -417,21 +668,58 @@ mod tests {
         let files = [
             "array/src/sweep.rs",
             "array/src/command_tasks.rs",
+            "array/src/engine.rs",
+            "array/src/no_space.rs",
+            "array/src/core/failures.rs",
+            "drive/src/size.rs",
             "array/src/engine/commands.rs",
             "array/src/member/commands.rs",
             "tree/src/join.rs",
             "format/src/md/recorder.rs",
+            "format/src/md/assemble.rs",
+            "format/src/md/create.rs",
+            "host/src/examine.rs",
+            "host/src/rework.rs",
+            "host/src/hosted.rs",
+            "health/src/erase.rs",
+            "health/src/firmware.rs",
+            "health/src/seat.rs",
+            "manage/src/meant.rs",
+            "manage/src/ownership.rs",
+            "manage/src/mdadm.rs",
+            "manage/src/wipe.rs",
+            "manage/src/pool.rs",
+            "manage/src/keeper/judge.rs",
+            "manage/src/config/edit.rs",
+            "manage/src/service/firmware.rs",
+        ];
+        // Their words stand in several literals: other tests have them.
+        let in_parts = [
+            "MembersMissing",
+            "MemberMissing",
+            "MembersMissingDirty",
+            "MemberMissingDirty",
+            "MemberMissed",
+            "MemberMissedOne",
+            "ErasedHalfWay",
+            "MdadmUnread",
+            "FirmwareSlotUnknown",
+            "FirmwareSlotReadOnly",
+            "AnotherDriveThanSeen",
+            "FirmwareFailed",
         ];
         let sources = files.map(|file| std::fs::read_to_string(folder.join(file)).expect("a source")).join("\n");
         // A literal may go on in the next line.
         let sources = sources.replace('\\', " ").split_whitespace().collect::<Vec<_>>().join(" ");
-        for (code, english) in Say::TEXTS.iter().filter(|(code, _)| OF_ENGINE.contains(code)) {
+        let is_read = |code: &&str| (OF_ENGINE.contains(code) || OF_COMMANDS.contains(code)) && !in_parts.contains(code);
+        let mut lacking = Vec::new();
+        for (code, english) in Say::TEXTS.iter().filter(|(code, _)| is_read(code)) {
             let literals = english.split('{').map(|part| part.split_once('}').map_or(part, |(_, literal)| literal));
             let phrases = literals.flat_map(|literal| literal.split(['"', ',', ':', ';', '(', ')'])).map(str::trim);
-            for phrase in phrases.filter(|phrase| phrase.contains(' ')) {
-                assert!(sources.contains(phrase), "{code}: {phrase:?}");
-            }
+            lacking
+                .extend(phrases.filter(|phrase| phrase.contains(' ') && !sources.contains(phrase)).map(|phrase| (code, phrase)));
         }
+        assert_eq!(lacking, []);
     }
 
     #[test]
@@ -441,6 +729,62 @@ mod tests {
         let said = Say::TooSmall { drive: "/dev/7".into(), missing: "3".into(), needed: "1 TiB".into() };
         assert_eq!(read(&said.to_string()), Some(said));
         assert_eq!(read("scrub refused: it rains"), None);
+    }
+
+    /// The sentences whose words stand in several literals, from arrays that cannot start.
+    #[test]
+    fn an_array_that_cannot_start_says_why_for_programs() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let made = |name: &str, level: &str, count: usize| -> Vec<PathBuf> {
+            let drives: Vec<PathBuf> = (0..count).map(|index| folder.path().join(format!("{name}{index}"))).collect();
+            for drive in &drives {
+                std::fs::File::create(drive).and_then(|file| file.set_len(32 << 20)).expect("a file");
+            }
+            let spec = stria_host::CreateSpec {
+                name: name.into(),
+                level: level.parse().expect("a level"),
+                layout: None,
+                strip_sectors: None,
+                span_count: None,
+                drives: drives.iter().cloned().map(Some).collect(),
+                spares: Vec::new(),
+                bitmap: BitmapChoice::None,
+                member_sectors_max: None,
+                log: LogChoice::Auto,
+                checksums: false,
+                assume_clean: true,
+                overwrite: stria_host::Overwrite::Nothing,
+            };
+            stria_host::create(&spec).expect("an array");
+            drives
+        };
+        let refusal = |drives: &[PathBuf]| {
+            let found =
+                stria_host::find(drives, stria_host::OpenOptions { read_only: true, ..Default::default() }).expect("drives");
+            found.assemblies[0].outcome.as_ref().expect_err("too few are here").to_string()
+        };
+        let missing = |text: &str, array: &str| match read(text) {
+            Some(Say::CannotStart { array: found, cause: Cause(Some(cause)), .. }) if found == array => *cause,
+            said => panic!("{text}: {said:?}"),
+        };
+        let tank = made("tank", "5", 4);
+        let Say::MembersMissing { missing_count, slot_count, slots, survives, causes, .. } =
+            missing(&refusal(&tank[2..]), "tank")
+        else {
+            panic!("{}", refusal(&tank[2..]))
+        };
+        assert_eq!((missing_count, slot_count, &*slots, &*survives), (2, 4, "0, 1", "1"));
+        assert_eq!(causes.0, Some(vec![Say::AttachThem {}]));
+        let lake = made("lake", "0", 2);
+        let Say::MemberMissing { slot_count, slot, survives, .. } = missing(&refusal(&lake[..1]), "lake") else {
+            panic!("{}", refusal(&lake[..1]))
+        };
+        assert_eq!((slot_count, slot, &*survives), (2, 1, "none"));
+        // A copy of a member is none, and the array lacks nothing else.
+        let copy = folder.path().join("copy");
+        std::fs::copy(&tank[0], &copy).expect("a copy");
+        let text = refusal(&[&tank[..], &[copy]].concat());
+        assert!(matches!(missing(&text, "tank"), Say::CopiesOfOne { .. }), "{text}");
     }
 
     /// Another version stored the record before the value was added.

@@ -1,9 +1,10 @@
 //! The sentences of events: those of arrays and drives, and those of the service itself.
 
 use crate::alarm_words::AlarmSentence;
-use crate::error_words::{Cause, Detail, ErrorSentence, Lacks};
+use crate::error_words::{Cause, Detail, ErrorSentence, Lacks, read, read_among};
 use crate::order_sentence::OrderSentence;
 use crate::plan_words::PlanSentence;
+use crate::result_words::ResultSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -20,6 +21,8 @@ pub enum EventSentence {
     Service(ServiceSentence),
     /// A refusal or a failure.
     Error(ErrorSentence),
+    /// What an order has done.
+    Result(ResultSentence),
 }
 
 impl fmt::Display for EventSentence {
@@ -28,6 +31,7 @@ impl fmt::Display for EventSentence {
             Self::Host(said) => said.fmt(f),
             Self::Service(said) => said.fmt(f),
             Self::Error(said) => said.fmt(f),
+            Self::Result(said) => said.fmt(f),
         }
     }
 }
@@ -131,7 +135,7 @@ sentences! {
         OrderRefusedLast { by: String, order: OrderSentence, reason: String, cause: Cause<ErrorSentence> } => "{by} ordered: {order}; refused, and further refusals within the minute are not recorded: {reason}{cause}",
         OrderForbidden { by: String, order: OrderSentence, reason: String, cause: Cause<ErrorSentence> } => "{by} was refused: {order}; {reason}{cause}",
         JobOrdered { by: String, job: u64, title: PlanSentence, action: String } => "{by} ordered job {job}, {title}: {action}",
-        JobDone { job: u64, by: String, title: PlanSentence, outcome: String } => "job {job} of {by}: {title} done: {outcome}",
+        JobDone { job: u64, by: String, title: PlanSentence, outcome: String, ends: Ends } => "job {job} of {by}: {title} done: {outcome}{ends}",
         JobCancelled { job: u64, by: String, title: PlanSentence, outcome: String, ends: Ends } => "job {job} of {by}: {title} cancelled: {outcome}{ends}",
         JobFailed { job: u64, by: String, title: PlanSentence, outcome: String, ends: Ends } => "job {job} of {by}: {title} failed: {outcome}{ends}",
         JobCancelledBy { by: String } => "{by} cancelled it",
@@ -153,5 +157,102 @@ sentences! {
         LongSelfTestBegins { drive: String } => "{drive}: a long self-test begins",
         ShortSelfTestBegins { drive: String } => "{drive}: a short self-test begins",
         CopiedBeforeFailure { member: String, spare: String, reason: String } => "{member} is copied to spare {spare} before it fails: {reason}; it stays a member until the copy has ended",
+    }
+}
+
+/// Semicolons that are tried in one text.
+const ENDS_MAX: usize = 12;
+
+/// The sentences that a text consists of, with semicolons between them. `None`: a part of it has text alone.
+pub fn told(text: &str) -> Option<Vec<EventSentence>> {
+    // A sentence may have semicolons of its own. The shortest that is one counts, as a value takes any text.
+    let ends: Vec<usize> = text.match_indices("; ").map(|(at, _)| at).take(ENDS_MAX).collect();
+    let split = ends.into_iter().find_map(|at| {
+        let first = one(&text[..at])?;
+        let rest = told(&text[at + 2..])?;
+        Some([vec![first], rest].concat())
+    });
+    split.or_else(|| Some(vec![one(text)?]))
+}
+
+fn one(text: &str) -> Option<EventSentence> {
+    let result = read_among(ResultSentence::TEXTS.iter().copied(), text).map(EventSentence::Result);
+    let paused = || {
+        let texts = ServiceSentence::TEXTS.iter().copied().filter(|(code, _)| ["SweepsPaused", "SweepsResumed"].contains(code));
+        read_among(texts, text).map(EventSentence::Service)
+    };
+    result.or_else(paused).or_else(|| read(text).map(EventSentence::Error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result_words::ResultSentence as Done;
+
+    #[test]
+    fn a_result_of_several_sentences_is_read() {
+        let text = "array \"tank\" is made; the configuration was read: 2 arrays, 1 served; array \"tank\" is served at /dev/ublkb0 and /run/a";
+        let array = || "tank".to_owned();
+        let wanted = [
+            Done::ArrayMade { array: array() },
+            Done::ConfigWasRead { array_count: 2, served_count: 1 },
+            Done::ArrayServedAt { array: array(), addresses: "/dev/ublkb0 and /run/a".into() },
+        ];
+        assert_eq!(told(text), Some(wanted.map(EventSentence::Result).to_vec()));
+        // A sentence with a semicolon of its own, and those of other kinds.
+        let back = Done::DriveIsBack { drive: "/dev/a".into(), slot: 3, array: array() };
+        let text = format!("{back}; sweeps of \"tank\" are paused; no array lies on these drives: see `stria examine`");
+        let wanted: Vec<EventSentence> = vec![
+            EventSentence::Result(back),
+            ServiceSentence::SweepsPaused { array: array() }.into(),
+            ErrorSentence::NoArrayOnDrives {}.into(),
+        ];
+        assert_eq!(told(&text), Some(wanted));
+        assert_eq!(told("array \"tank\" is made; it rains"), None);
+        assert_eq!(told(&"; ".repeat(10_000)), None);
+    }
+
+    /// A text that changes in its source and not here would lose its translation.
+    #[test]
+    fn the_sentences_of_results_are_those_that_commands_give() {
+        use crate::wipe::{WipeMeans, destroyed, in_words};
+        let means = [WipeMeans::Signatures, WipeMeans::Discard, WipeMeans::SecureErase, WipeMeans::Sanitize];
+        let wipes = means.iter().flat_map(|means| [1, 3].map(|count| in_words(count, *means)));
+        let gone = [1, 3].map(|count| destroyed(count, &["x".to_owned()]));
+        let writes = [crate::settings::WriteMode::Through, crate::settings::WriteMode::Safe, crate::settings::WriteMode::Back];
+        let writes = writes.map(|mode| format!("array \"tank\" writes {}", mode.words()));
+        for text in wipes.chain(gone).chain(writes) {
+            assert!(matches!(&told(&text).as_deref(), Some([EventSentence::Result(_)])), "{text}");
+        }
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+        let files = [
+            "rest/jobs.rs",
+            "ownership.rs",
+            "keeper.rs",
+            "mdadm.rs",
+            "service/commands.rs",
+            "service/settings.rs",
+            "service/stop.rs",
+            "service/firmware.rs",
+            "../../tree/src/join.rs",
+            "../../host/src/hosted.rs",
+            "../../host/src/rework.rs",
+            "../../health/src/seat.rs",
+        ];
+        let sources: String = files.iter().map(|file| std::fs::read_to_string(folder.join(file)).expect("a source")).collect();
+        let sources = sources.replace('\\', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+        let by_parts = ["Drive", "Drives", "NoSuper", "Writes", "MemberKeeps", "MembersKeep", "ConfigWasRead", "Caches", "Light"];
+        // Their text is made of the sentence, or of two literals.
+        let is_made = |code: &str| ["DriveIsSanitized", "SweepIsHeld"].contains(&code) || code.starts_with("FirmwareAfter");
+        let own =
+            |code: &str| by_parts.iter().any(|part| code.starts_with(part)) && !code.starts_with("DriveIs") || is_made(code);
+        let mut lacking = Vec::new();
+        for (code, english) in Done::TEXTS.iter().filter(|(code, _)| !own(code)) {
+            let literals = english.split('{').map(|part| part.split_once('}').map_or(part, |(_, literal)| literal));
+            let phrases = literals.flat_map(|literal| literal.split(['"', ',', ':', ';', '(', ')'])).map(str::trim);
+            lacking
+                .extend(phrases.filter(|phrase| phrase.contains(' ') && !sources.contains(phrase)).map(|phrase| (code, phrase)));
+        }
+        assert_eq!(lacking, []);
     }
 }

@@ -692,13 +692,20 @@ impl Work {
                 let until = self.patience_of(index);
                 self.wait(index, why, until);
             }
-            Judgement::Impossible { reason, is_unsafe } => {
+            Judgement::Impossible { reason, is_unsafe, is_too_few } => {
+                let words = Words::told(reason);
                 let words = match is_unsafe {
-                    true => ErrorSentence::StartsByForce { reason, array: entry.name() }.into(),
-                    false => Words::from(reason),
+                    true => {
+                        let ((reason, cause), array) = (words.parts(), entry.name());
+                        ErrorSentence::StartsByForce { reason, cause, array }.into()
+                    }
+                    false => words,
                 };
                 (entry.busy, entry.patience) = (0, Patience::Unbounded);
-                let why = self.lack(index, words);
+                let mut why = self.lack(index, words);
+                if is_too_few && why.obstacle == Obstacle::Drives {
+                    why.obstacle = Obstacle::TooFew;
+                }
                 self.wait(index, why, None);
             }
         }
@@ -1021,10 +1028,11 @@ impl Work {
                     State::Absent | State::Stopped => refuse(ErrorSentence::DidNotStart { array: array() }.into()),
                 }
             }
-            Judgement::Impossible { reason, is_unsafe: true } => {
-                Err(ApiError::new(ApiErrorKind::Unsafe, ErrorSentence::StartIsUnsafe { reason }))
+            Judgement::Impossible { reason, is_unsafe: true, .. } => {
+                let (reason, cause) = Words::told(reason).parts();
+                Err(ApiError::new(ApiErrorKind::Unsafe, ErrorSentence::StartIsUnsafe { reason, cause }))
             }
-            Judgement::Impossible { reason, is_unsafe: false } => refuse(reason.into()),
+            Judgement::Impossible { reason, is_unsafe: false, .. } => refuse(Words::told(reason)),
         }
     }
 

@@ -46,6 +46,7 @@ pub mod plan_words;
 mod pool;
 mod progress;
 mod rest;
+pub mod result_words;
 mod routine;
 mod serve;
 mod service;

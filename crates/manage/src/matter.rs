@@ -4,7 +4,7 @@
 
 use crate::alarm_words::AlarmSentence;
 use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, LeftAloneView, MemberView, Obstacle};
-use crate::error_words::ErrorSentence;
+use crate::error_words::{ErrorSentence, read};
 use crate::view;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -197,6 +197,13 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
             "look at the drive that is named, its cable and its slot; the array is tried again when it answers".to_owned(),
             "do not use --force before the drive is known to be lost: it may hold the newest data",
         ),
+        AdoptedState::Waiting if array.obstacle == Some(Obstacle::TooFew) => (
+            "clients cannot reach the array, and it cannot start without more of its drives",
+            "attach the drives that are missing: the array starts by itself; look at their cables, their power and their controller first, as several \
+             rarely fail at once"
+                .to_owned(),
+            "do not create anything on its drives, and do not use --force: the missing drives may hold the newest data",
+        ),
         AdoptedState::Waiting => (
             "clients cannot reach the array until it starts",
             format!("attach the drives that are named; `stria start {name}` starts it without them, if enough are here"),
@@ -219,7 +226,8 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
         drives: Vec::new(),
         reason: Some(array.text.clone()),
         said: array.said.clone().map(ReasonSentence::Error),
-        rank: MatterKind::NotServed.rank(false),
+        // Another array may start by itself.
+        rank: if array.obstacle == Some(Obstacle::TooFew) { RANK_LOST } else { MatterKind::NotServed.rank(false) },
     })
 }
 
@@ -293,7 +301,11 @@ impl Collector<'_> {
         drives.dedup();
         let (array, is_bare) = (self.array.identity.name.clone(), self.array.redundancy.losses_survived == 0);
         let (urgency, rank, reason) = (kind.urgency(is_bare), kind.rank(is_bare), self.reason(kind, &drives));
-        let said = self.left_alone(kind, &drives).and_then(|left| left.said.clone()).map(ReasonSentence::Error);
+        let said = match self.left_alone(kind, &drives) {
+            Some(left) => left.said.clone(),
+            None => reason.as_deref().and_then(read),
+        };
+        let said = said.map(ReasonSentence::Error);
         let (means, avoid) = (means.into(), avoid.into());
         self.matters.push(Matter { array, kind, urgency, what, means, action, avoid, drives, reason, said, rank });
     }
@@ -570,14 +582,19 @@ impl Collector<'_> {
 
     fn members_without_space(&mut self) {
         let array = self.array;
-        for member in array.parts.members.iter().filter(|member| member.no_room) {
+        let drives: Vec<String> =
+            array.parts.members.iter().filter(|member| member.no_room).map(|member| member.path.clone()).collect();
+        // One full file system below all images is one matter.
+        if !drives.is_empty() {
+            let verb = if drives.len() == 1 { "has" } else { "have" };
+            let what = format!("{} {verb} no space for writes", drives.join(", "));
             self.push(
                 MatterKind::NoSpace,
-                vec![member.path.clone()],
-                format!("{} has no space for writes", member.path),
+                drives,
+                what,
                 "the file system or pool below an image is full; clients' writes fail",
                 "make space there; writes go on by themselves".into(),
-                "do not delete the image",
+                "do not delete an image",
             );
         }
     }
@@ -699,6 +716,7 @@ mod tests {
             (AdoptedState::Served, None, None),
             (AdoptedState::Stopped, None, None),
             (AdoptedState::Waiting, Some(Obstacle::Drives), Some("starts it without them")),
+            (AdoptedState::Waiting, Some(Obstacle::TooFew), Some("attach the drives that are missing")),
             (AdoptedState::Waiting, Some(Obstacle::InUse), Some("end the other user")),
             (AdoptedState::Waiting, Some(Obstacle::Silent), Some("when it answers")),
             (AdoptedState::Waiting, Some(Obstacle::Group), Some("create the group")),

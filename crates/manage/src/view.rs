@@ -5,7 +5,7 @@ use crate::api::{
     LatencyView, LogView, MemberView, PartsView, RedundancyView, SweepView, WritesView,
 };
 use crate::clock::now_ms;
-use crate::error_words::{ErrorSentence, Known, Used, Words};
+use crate::error_words::{ErrorSentence, Known, Used, Words, read};
 use crate::event_words::EventSentence;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -477,6 +477,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
     };
     let info = drive.map(|drive| &drive.info);
     let latency = |of: fn(&DriveReport) -> Option<Latency>| drive.and_then(of).map(latency_view);
+    let failure = member.failure.as_deref().map(|failure| bare_reason(failure, &path));
     Some(MemberView {
         slot: member.slot,
         path: path.clone(),
@@ -505,7 +506,8 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         no_room: member.has_no_space || has_no_space_alone(member, drive, array),
         needed: member.is_needed,
         lost: member.failure.is_some() && member.state != MemberState::Failed,
-        failure: member.failure.as_deref().map(|failure| bare_reason(failure, &path)),
+        failure_said: failure.as_deref().and_then(read),
+        failure,
         since_s: None,
         read_latency: latency(|drive| drive.timings.read.latency()),
         write_latency: latency(|drive| drive.timings.write.latency()),

@@ -62,15 +62,20 @@ impl fmt::Display for Names {
     }
 }
 
+/// Values that hold the sentences of another value's text. They add nothing to the English.
+pub const SILENT: [&str; 3] = ["cause", "causes", "ends"];
+
 /// Reads a text that was made without its sentence: the first of these whose English gives this very text. `of`: makes a sentence
-/// of a code and the texts of its values. A value that stands beside another one in the text cannot be told from it.
+/// of a code and the texts of its values. A value that stands beside another one in the text cannot be told from it. Those of
+/// [`SILENT`] names have no text.
 pub fn read<T: fmt::Display>(
     texts: impl IntoIterator<Item = (&'static str, &'static str)>,
     text: &str,
     of: impl Fn(String, &[(&str, &str)]) -> Option<T>,
 ) -> Option<T> {
     texts.into_iter().find_map(|(code, english)| {
-        let said = of(kebab(code), &values(english, text)?)?;
+        let english = SILENT.iter().fold(english.to_owned(), |english, name| english.replace(&format!("{{{name}}}"), ""));
+        let said = of(kebab(code), &values(&english, text)?)?;
         (said.to_string() == text).then_some(said)
     })
 }

@@ -18,6 +18,8 @@ pub enum Judgement {
         reason: String,
         /// True if `--force` would start it.
         is_unsafe: bool,
+        /// True if too few members are here.
+        is_too_few: bool,
     },
 }
 
@@ -32,11 +34,13 @@ pub fn judge(mut found: Found, uuid: Uuid) -> (Judgement, Vec<String>) {
         (Some(planned), None) => Judgement::Degraded(planned, Lacks(awaited)),
         (_, Some(error)) => {
             let is_unsafe = error.kind == AssembleErrorKind::DirtyDegraded;
-            Judgement::Impossible { reason: error.to_string(), is_unsafe }
+            let is_too_few = error.kind == AssembleErrorKind::Missing;
+            Judgement::Impossible { reason: error.to_string(), is_unsafe, is_too_few }
         }
         (None, None) => Judgement::Impossible {
             reason: format!("the drives that are here hold spans or parts of array {uuid}, and not the array itself"),
             is_unsafe: false,
+            is_too_few: false,
         },
     };
     (judgement, warnings)

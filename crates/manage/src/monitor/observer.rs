@@ -136,7 +136,7 @@ impl Loss {
     fn of(event: &EventView) -> Self {
         let said = match &event.said {
             Some(EventSentence::Host(said)) => Some(said.clone()),
-            Some(EventSentence::Service(_) | EventSentence::Error(_)) | None => None,
+            Some(EventSentence::Service(_) | EventSentence::Error(_) | EventSentence::Result(_)) | None => None,
         };
         Self { text: event.text.clone(), said }
     }

@@ -13,14 +13,15 @@ use crate::atomic_file::replace;
 use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
-use crate::error_words::ErrorSentence;
-use crate::event_words::{Ends, EventSentence, ServiceSentence};
+use crate::error_words::{ErrorSentence, Words};
+use crate::event_words::{Ends, EventSentence, ServiceSentence, told};
 use crate::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::meant::{self, cannot_be_read_back, chosen, look};
 use crate::mounts::{Source, awaited};
 use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
 use crate::progress::{Quiet, has_targets, is_given_up, redundant_count, running};
+use crate::result_words::ResultSentence;
 use crate::settings::SettingsRequest;
 use crate::view::{self, cut};
 use crate::wipe::{self, WipeMeans};
@@ -51,8 +52,6 @@ const ACTION_BYTES_MAX: usize = 4096;
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// A sweep that is no longer held runs again within this.
 const GOES_ON_WITHIN: Duration = Duration::from_secs(3);
-/// The state of a job whose sweep is paused.
-const IS_PAUSED: &str = "sweeps of the array are paused: it goes on when they are resumed";
 
 /// The last jobs, also those of earlier runs of the daemon.
 pub struct Jobs {
@@ -81,6 +80,27 @@ struct Outcome {
     follows: Option<(String, u64, &'static [&'static str])>,
 }
 
+/// The end of a job, or what it does now: the text, and its sentences where all of it has some.
+struct End {
+    text: String,
+    said: Option<Vec<EventSentence>>,
+}
+
+impl From<String> for End {
+    fn from(text: String) -> Self {
+        Self { said: told(&text), text }
+    }
+}
+
+impl From<ApiError> for End {
+    fn from(error: ApiError) -> Self {
+        match error.said {
+            Some(said) => Self { text: error.message, said: Some(vec![(*said).into()]) },
+            None => error.message.into(),
+        }
+    }
+}
+
 impl From<Done> for Outcome {
     fn from(done: Done) -> Self {
         Self { text: done.message, follows: None }
@@ -93,7 +113,7 @@ fn failed(failure: Failure) -> ApiError {
         Failure::Unsafe(_) => ApiErrorKind::Unsafe,
         _ => ApiErrorKind::Failed,
     };
-    ApiError::new(kind, failure.to_string())
+    ApiError::new(kind, Words::told(failure.to_string()))
 }
 
 /// Jobs that share a bound.
@@ -322,64 +342,59 @@ impl Jobs {
     }
 
     fn run(&self, machine: &Machine, id: u64, plan: &Plan) {
-        let outcome = carry_out(self, machine, id, plan).and_then(|Outcome { text, follows }| {
-            machine.looks.stale();
-            self.change(id, |job| job.text.clone_from(&text));
-            match follows {
-                Some((array, sequence, kinds)) => {
-                    self.lock().following.insert(id);
-                    self.follow(machine, id, &array, sequence, kinds, text)
+        let outcome = match carry_out(self, machine, id, plan) {
+            Ok(Outcome { text, follows }) => {
+                machine.looks.stale();
+                self.show(id, text.clone().into());
+                match follows {
+                    Some((array, sequence, kinds)) => {
+                        self.lock().following.insert(id);
+                        self.follow(machine, id, &array, sequence, kinds, &text)
+                    }
+                    None => Ok(text.into()),
                 }
-                None => Ok(text),
             }
-        });
+            Err(error) => Err(error.into()),
+        };
         machine.looks.stale();
         let cancelled = {
             let mut kept = self.lock();
             kept.following.remove(&id);
             kept.cancelled.remove(&id)
         };
-        if let Err(error) = &outcome {
-            // The ends of its sweeps say it as well.
-            self.change(id, |job| job.ends = job.ends.take().or_else(|| Some(vec![error.said.as_deref()?.clone().into()])));
-        }
-        let (state, text) = match (outcome, cancelled) {
-            (Ok(text), _) => (JobState::Done, text),
-            (Err(error), Some(by)) => {
-                let said = ServiceSentence::JobCancelledBy { by };
-                let text = format!("{}; {said}", error.message);
-                self.change(id, |job| job.ends.iter_mut().for_each(|ends| ends.push(said.clone().into())));
-                (JobState::Cancelled, text)
+        let (state, End { text, said }) = match (outcome, cancelled) {
+            (Ok(end), _) => (JobState::Done, end),
+            (Err(End { text, said }), Some(by)) => {
+                let last = ServiceSentence::JobCancelledBy { by };
+                let text = format!("{text}; {last}");
+                let said = said.map(|said| [said, vec![last.into()]].concat());
+                (JobState::Cancelled, End { text, said })
             }
-            (Err(error), None) => (JobState::Failed, error.message),
+            (Err(end), None) => (JobState::Failed, end),
         };
-        let (mut by, mut ends) = (String::new(), Ends(None));
+        let mut by = String::new();
         self.change(id, |job| {
             (job.state, job.task, job.ended_ms) = (state, None, Some(now_ms()));
-            job.text.clone_from(&text);
+            (job.text, job.ends) = (text.clone(), said.clone());
             by.clone_from(&job.by);
-            ends.0.clone_from(&job.ends);
         });
         self.save();
-        let (job, title, outcome) = (id, plan.said.title.clone(), text);
+        let (job, title, outcome, ends) = (id, plan.said.title.clone(), text, Ends(said));
         let said = match state {
-            JobState::Done => ServiceSentence::JobDone { job, by, title, outcome },
+            JobState::Done => ServiceSentence::JobDone { job, by, title, outcome, ends },
             JobState::Cancelled => ServiceSentence::JobCancelled { job, by, title, outcome, ends },
             JobState::Failed | JobState::Running => ServiceSentence::JobFailed { job, by, title, outcome, ends },
         };
         machine.service.events().push(view::said_event(plan.action.array().unwrap_or_default(), "job", said));
     }
 
+    /// Shows what a job does now.
+    fn show(&self, id: u64, End { text, said }: End) {
+        self.change(id, |job| (job.text, job.ends) = (text, said));
+    }
+
     /// Waits until no sweep of these kinds runs, is due, or is held, or until a rebuild has given up.
-    fn follow(
-        &self,
-        machine: &Machine,
-        id: u64,
-        array: &str,
-        sequence: u64,
-        kinds: &[&str],
-        text: String,
-    ) -> Result<String, ApiError> {
+    fn follow(&self, machine: &Machine, id: u64, array: &str, sequence: u64, kinds: &[&str], text: &str) -> Result<End, End> {
         let mut goes_on_by = Instant::now();
         let mut quiet = Quiet::default();
         let mut gave_up = false;
@@ -405,20 +420,19 @@ impl Jobs {
                 break ends;
             }
             let task: Option<Task> = tasks(&view).into_iter().find(|task| kinds.contains(&task.kind.as_str()));
-            let text = if !runs && view.condition.paused { format!("{text}; {IS_PAUSED}") } else { text.clone() };
-            self.change(id, |job| (job.task, job.text) = (task, text));
+            let is_held = !runs && view.condition.paused;
+            let text = if is_held { format!("{text}; {}", ResultSentence::SweepIsHeld {}) } else { text.to_owned() };
+            self.change(id, |job| job.task = task);
+            self.show(id, text.into());
             std::thread::sleep(LOOK_EVERY);
         };
         let mut said: Vec<EventSentence> = ends.iter().filter_map(|event| event.said.clone()).collect();
         let is_said = said.len() == ends.len();
         said.extend(gave_up.then(|| ErrorSentence::RebuildGaveUp {}.into()));
-        if is_said && !said.is_empty() {
-            self.change(id, |job| job.ends = Some(said));
-        }
         let words = ends.iter().map(|event| event.text.clone()).collect::<Vec<_>>().join("; ");
         let gave_up_words = ErrorSentence::RebuildGaveUp {}.to_string();
         let words = match (words.is_empty(), gave_up) {
-            (true, false) => text,
+            (true, false) => text.to_owned(),
             (true, true) => gave_up_words,
             (false, true) => format!("{words}; {gave_up_words}"),
             (false, false) => words,
@@ -429,7 +443,11 @@ impl Jobs {
         });
         // The event of a sweep that was cancelled a moment ago may still be on its way.
         let ended_early = stopped.is_some() || gave_up || ends.is_empty() && self.is_cancelled(id);
-        if ended_early { Err(ApiError::new(ApiErrorKind::Failed, words)) } else { Ok(words) }
+        let end = match said.is_empty() {
+            true => words.into(),
+            false => End { text: words, said: is_said.then_some(said) },
+        };
+        if ended_early { Err(end) } else { Ok(end) }
     }
 }
 
@@ -477,7 +495,8 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
         Action::Destroy { array } => destroy(machine, array),
         Action::Wipe { drives, means } => {
             let progress = |drive: &Path, percent: u8| {
-                jobs.change(id, |job| job.text = format!("{}: {percent} % sanitized", drive.display()));
+                let drive = drive.display().to_string();
+                jobs.show(id, ResultSentence::DriveIsSanitized { drive, percent }.to_string().into());
             };
             // The plan was made anew when the job began, so these are the drives that it names.
             let seen = examine(drives).into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -555,7 +574,8 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
             pool_changed(machine, &changed, "no longer in the pool of spares").map(outcome)
         }
         Action::Locate { drive, on } => {
-            let light = Seat::locate(drive, *on).map_err(|error| ApiError::new(ApiErrorKind::Refused, error.to_string()))?;
+            let light =
+                Seat::locate(drive, *on).map_err(|error| ApiError::new(ApiErrorKind::Refused, Words::told(error.to_string())))?;
             Ok(outcome(format!("{light} is {}", if *on { "on" } else { "off" })))
         }
     }
@@ -581,11 +601,8 @@ fn check_config(machine: &Machine) -> Result<(), ApiError> {
     let path = machine.config_path.canonicalize().unwrap_or_else(|_| machine.config_path.clone());
     let folder = path.parent().unwrap_or(&path);
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).map_err(|error| {
-        let text = format!(
-            "{} cannot be written ({error}), so the configuration cannot name the array: nothing was done",
-            folder.display()
-        );
-        ApiError::new(ApiErrorKind::Failed, text)
+        let (folder, reason) = (folder.display().to_string(), error.to_string());
+        ApiError::new(ApiErrorKind::Failed, ErrorSentence::ConfigCannotName { folder, reason })
     })
 }
 
@@ -601,7 +618,7 @@ fn create(machine: &Machine, create: &CreateAction, force: bool) -> Result<Outco
     let uuid = stria_host::create(&spec(create, overwrite)?)?;
     let (assemblies, _) = look(&paths).map_err(failed)?;
     let made = assemblies.iter().find(|one| one.uuid == uuid);
-    let made = made.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, cannot_be_read_back(&create.name)))?;
+    let made = made.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, Words::told(cannot_be_read_back(&create.name))))?;
     let notes = adopt(machine, &assemblies, made, Some(create.name.clone()), create.ublk)?;
     Ok(outcome(format!("array \"{}\" is made; {notes}", create.name)))
 }

@@ -365,7 +365,7 @@ pub fn plan(machine: &Machine, action: &Action, caller: &Caller) -> Result<Based
 
 fn plan_wipe(machine: &Machine, action: &Action, drives: &[PathBuf], means: WipeMeans) -> Result<Based, ApiError> {
     let pages = chosen_drives(machine, drives)?;
-    wipe::check(drives, means).map_err(|failure| refused(failure.to_string()))?;
+    wipe::check(drives, means).map_err(|failure| refused(Words::told(failure.to_string())))?;
     let drives = names(drives);
     let erases = means != WipeMeans::Signatures;
     let title = if erases { Say::EraseDrives { drives } } else { Say::RemoveSignatures { drives } };
@@ -380,7 +380,7 @@ fn plan_wipe(machine: &Machine, action: &Action, drives: &[PathBuf], means: Wipe
 
 fn plan_adopt(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
     let (assemblies, _) = machine.assemblies()?;
-    let found = chosen(&assemblies, &[array.to_owned()]).map_err(|failure| refused(failure.to_string()))?;
+    let found = chosen(&assemblies, &[array.to_owned()]).map_err(|failure| refused(Words::told(failure.to_string())))?;
     let name = short_name(&found.name);
     let mut draft = Draft::new(action, Role::Admin, Say::AdoptArray { array: name.to_owned() });
     draft.basis = format!("{:?} {:?}", found.uuid, members(found));
@@ -532,7 +532,7 @@ fn plan_scrub(machine: &Machine, action: &Action, array: &str, repair: bool) -> 
 fn plan_spare_remove(machine: &Machine, action: &Action, drives: &[PathBuf]) -> Result<Based, ApiError> {
     let pool = machine.config()?.spares.drives;
     if let Some(drive) = drives.iter().find(|drive| !pool.iter().any(|known| are_one(known, drive))) {
-        return Err(refused(pool::not_in_pool(drive).to_string()));
+        return Err(refused(Words::told(pool::not_in_pool(drive).to_string())));
     }
     let mut draft = Draft::new(action, Role::Operate, Say::LeavePool { drives: names(drives) });
     draft.basis = format!("{pool:?}");
@@ -759,7 +759,7 @@ fn plan_import(
     read_only: bool,
 ) -> Result<Based, ApiError> {
     let (config, (assemblies, _)) = (machine.config()?, machine.assemblies()?);
-    let refuse = |failure: stria_terminal::Failure| refused(failure.to_string());
+    let refuse = |failure: stria_terminal::Failure| refused(Words::told(failure.to_string()));
     let found = chosen(&assemblies, &[array.to_owned()]).map_err(refuse)?;
     if config.owner(Uuid(found.uuid), None).is_some() {
         return Err(refused(ErrorSentence::BelongsAlready { array: short_name(&found.name).to_owned() }));
@@ -784,7 +784,7 @@ fn plan_import(
 }
 
 fn plan_spare_add(machine: &Machine, action: &Action, paths: &[PathBuf]) -> Result<Based, ApiError> {
-    refuse_twins(paths).map_err(|failure| refused(failure.to_string()))?;
+    refuse_twins(paths).map_err(|failure| refused(Words::told(failure.to_string())))?;
     let pages = chosen_drives(machine, paths)?;
     let mut draft = Draft::new(action, Role::Operate, Say::FillPool { drives: names(paths) });
     let (blank, others): (Vec<DrivePage>, Vec<DrivePage>) = pages.into_iter().partition(|page| page.carries.is_empty());
@@ -845,9 +845,12 @@ fn plan_firmware(machine: &Machine, action: &Action, array: &str, request: &Firm
     let leaving = member(&view, &request.path)?;
     let arrays: Vec<ArrayView> = machine.entries(false).into_iter().filter_map(|entry| entry.view).collect();
     let Update { firmware, activate } = check_update(&view, &arrays, request)?;
-    let (mut image, size) = stria_health::open_image(&request.image).map_err(|error| refused(error.to_string()))?;
+    let (mut image, size) = stria_health::open_image(&request.image).map_err(|error| refused(Words::told(error.to_string())))?;
     let hash = sha256_of(&mut image);
-    let hash = hash.map_err(|error| refused(format!("{}: the image cannot be read: {error}", request.image.display())))?;
+    let hash = hash.map_err(|error| {
+        let (image, reason) = (request.image.display().to_string(), error.to_string());
+        refused(ErrorSentence::FirmwareImageUnread { image, reason })
+    })?;
     let (drive, array, revision) = (leaving.path.clone(), entry.name.clone(), firmware.revision.to_string());
     let title = Say::UpdateFirmware { drive, array, revision };
     let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
@@ -917,7 +920,7 @@ fn candidate(machine: &Machine, entry: &ArrayEntry, view: &ArrayView, drive: &Pa
     }
     // A failed member may come back: it is looked at as any other drive.
     let page = drives::pages(vec![drive.to_owned()], &[], &[], &[]).remove(0);
-    page.error.clone().map_or(Ok(page), |error| Err(refused(error)))
+    page.error.clone().map_or(Ok(page), |error| Err(refused(Words::told(error))))
 }
 
 /// The pages of drives that a user has named. Only drives that the daemon lists may be written to: its power must not reach other
@@ -936,7 +939,7 @@ fn chosen_drives(machine: &Machine, paths: &[PathBuf]) -> Result<Vec<DrivePage>,
         paths.iter().filter_map(|path| pages.iter().find(|page| page.path == path.display().to_string())).cloned().collect();
     for page in &pages {
         if let Some(error) = &page.error {
-            return Err(refused(error.clone()));
+            return Err(refused(Words::told(error.clone())));
         }
         if let Some(user) = page.users.first() {
             return Err(refused(ErrorSentence::DriveInUse { drive: page.path.clone(), user: user.clone() }));

@@ -1,7 +1,7 @@
 //! The machine in one sentence, and what is wrong, the worst first: `stria explain` and the standing alarms together.
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
-use crate::api::{AdoptedState, ArrayView, EventView, HealthView};
+use crate::api::{AdoptedState, ArrayView, EventView, HealthView, Obstacle};
 use crate::matter::{
     Matter, MatterKind, RANK_LAST, RANK_LOST, ReasonSentence, can_lose, ended_early, name_link, not_served, of_array, of_config,
 };
@@ -68,7 +68,12 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
             (
                 last(&["waiting", "stopped"]),
                 &[Event::NotServed],
-                if array.state == AdoptedState::Absent { vec![] } else { vec![start] },
+                // It would be refused.
+                if array.state == AdoptedState::Absent || array.obstacle == Some(Obstacle::TooFew) {
+                    vec![]
+                } else {
+                    vec![start]
+                },
             )
         }
         MatterKind::Silent => (last(&["lane_silent"]), &[Event::ArraySilent], vec![]),
@@ -403,6 +408,30 @@ mod tests {
             |drive| of_alarm(&alarm(Event::DriveReplace, "tank", Some(drive)), std::slice::from_ref(&array)).expect("a matter");
         assert_eq!((found("/tank-0/0").array.as_str(), found("/tank-0/0").remedies.len()), ("tank-0", 0));
         assert_eq!((found("/tank-1/0").array.as_str(), found("/tank-1/0").remedies.len()), ("tank-1", 1));
+    }
+
+    /// Its start was offered, and refused; the array that starts by itself came first.
+    #[test]
+    fn an_array_that_lacks_too_many_drives_comes_first_and_offers_no_start() {
+        let waiting = |name: &str, obstacle: &str| -> ArrayEntry {
+            let entry = serde_json::json!({"name": name, "uuid": name, "state": "waiting", "text": "", "obstacle": obstacle, "drives": [],
+                "again_in_s": null, "view": null, "tasks": [], "rates": null, "slow": []});
+            serde_json::from_value(entry).expect("an entry")
+        };
+        let found = summary(&[waiting("a", "drives"), waiting("b", "too_few")], &[], &[], &[]);
+        let shown: Vec<(&str, usize)> =
+            found.matters.iter().map(|matter| (matter.array.as_str(), matter.remedies.len())).collect();
+        assert_eq!(shown, [("b", 0), ("a", 1)]);
+    }
+
+    /// Each image told of the same full file system.
+    #[test]
+    fn a_full_file_system_below_all_members_is_one_matter() {
+        let mut array = entry("tank", serde_json::json!({}));
+        array.view.iter_mut().flat_map(|view| &mut view.parts.members).for_each(|member| member.no_room = true);
+        let [matter] = &summary(&[array], &[], &[], &[]).matters[..] else { panic!("one matter") };
+        assert_eq!(matter.what, "/tank/0, /tank/1 have no space for writes");
+        assert_eq!(matter.drives, ["/tank/0", "/tank/1"]);
     }
 
     #[test]

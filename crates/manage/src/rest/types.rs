@@ -817,7 +817,8 @@ pub struct Job {
     pub state: JobState,
     /// What it does now, or how it ended, in words.
     pub text: String,
-    /// How it ended, for programs: the ends of the sweeps that it began, or why it failed. Absent: that has text alone.
+    /// The text for programs: what it does now or has done, the ends of the sweeps that it began, or why it failed. Absent: a part
+    /// of it has text alone.
     #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
     pub ends: Option<Vec<EventSentence>>,
     /// The sweep that it waits for.

@@ -41,7 +41,7 @@ pub fn check_update(view: &ArrayView, arrays: &[ArrayView], request: &FirmwareRe
     if place_of(view, path).is_none() {
         return Err(refused(does_not_use(view, path)));
     }
-    let firmware = stria_health::firmware(path).map_err(|error| refused(error.to_string()))?;
+    let firmware = stria_health::firmware(path).map_err(|error| refused(Words::told(error.to_string())))?;
     let by_itself = if firmware.activates_at_once { FirmwareActivation::Now } else { FirmwareActivation::Reset };
     let activate = request.activate.unwrap_or(by_itself);
     check_array(view, path, activate, request.force)?;
@@ -87,25 +87,21 @@ fn check_others(
     force: bool,
     users: Result<Vec<String>, String>,
 ) -> Result<(), ApiError> {
-    let path = path.display();
+    let drive = path.display().to_string();
     let users = match users {
         Ok(users) if users.is_empty() => return Ok(()),
-        Ok(users) => format!("they are in use: {}", users.join(", ")),
-        Err(why) => format!("whether they are in use is unknown ({why})"),
+        users => users.map(|users| users.into_iter().collect()),
     };
-    match activate {
-        FirmwareActivation::Reset => Err(refused(format!(
-            "a reset of {path} takes the other namespaces and partitions of its NVM subsystem away as well, and {users}; end their use \
-             first, or use --activate later; nothing was changed"
-        ))),
-        FirmwareActivation::Now if !force => Err(ApiError::new(
-            ApiErrorKind::Unsafe,
-            format!(
-                "new firmware of {path} runs for the other namespaces and partitions of its NVM subsystem as well, and {users}; \
-                 nothing was changed; --force goes on"
-            ),
-        )),
-        FirmwareActivation::Now | FirmwareActivation::Later => Ok(()),
+    match (activate, users) {
+        (FirmwareActivation::Reset, Ok(users)) => Err(refused(ErrorSentence::ResetTakesOthers { drive, users })),
+        (FirmwareActivation::Reset, Err(reason)) => Err(refused(ErrorSentence::ResetMayTakeOthers { drive, reason })),
+        (FirmwareActivation::Now, Ok(users)) if !force => {
+            Err(ApiError::new(ApiErrorKind::Unsafe, ErrorSentence::FirmwareForOthers { drive, users }))
+        }
+        (FirmwareActivation::Now, Err(reason)) if !force => {
+            Err(ApiError::new(ApiErrorKind::Unsafe, ErrorSentence::FirmwareMayBeForOthers { drive, reason }))
+        }
+        (FirmwareActivation::Now | FirmwareActivation::Later, _) => Ok(()),
     }
 }
 
@@ -116,41 +112,35 @@ fn check_array(view: &ArrayView, path: &Path, activate: FirmwareActivation, forc
         return Err(refused(does_not_use(view, path)));
     };
     let (is_in_use, is_reset) = (member.role == "in sync", activate == FirmwareActivation::Reset);
+    let (array_name, drive) = (name.clone(), member.path.clone());
     if view.condition.silent_s.is_some() {
-        return Err(refused(format!("array \"{name}\" does not answer: `stria explain {name}` says why; nothing was changed")));
+        return Err(refused(ErrorSentence::FirmwareOfSilent { array: array_name }));
     }
     if member.role == "rebuilding" || member.role == "replacing" {
-        return Err(refused(format!("{} is being filled: wait until it is in sync; nothing was changed", member.path)));
+        return Err(refused(ErrorSentence::FirmwareWhileFilled { drive }));
     }
     if is_in_use && is_reset && view.redundancy.losses_survived == 0 {
-        return Err(refused(format!(
-            "array \"{name}\" cannot do without {}: its reset would interrupt the array; make it optimal first, use --activate later, or, at the risk \
-             of the data, --activate now --force; nothing was changed",
-            member.path
-        )));
+        return Err(refused(ErrorSentence::FirmwareNotWithout { array: array_name, drive }));
     }
     if is_in_use && is_reset && view.condition.read_only {
-        return Err(refused(format!("array \"{name}\" is read-only, so no member can leave it: use --activate now or later")));
+        return Err(refused(ErrorSentence::FirmwareReadOnly { array: array_name }));
     }
     let sweep = running(view, &["resync", "rebuild", "scrub", "repair"]);
     // What is only stored changes nothing now.
     let doubt = if !is_in_use || force || activate == FirmwareActivation::Later {
         None
     } else if view.redundancy.losses_survived == 0 {
-        Some(format!("array \"{name}\" has no redundancy left: if the new firmware of {} fails, data is lost", member.path))
+        Some(ErrorSentence::FirmwareBare { array: array_name, drive })
     } else if let Some(sweep) = sweep {
-        Some(format!("a {} of \"{name}\" runs: wait for its end", sweep.kind))
+        Some(ErrorSentence::FirmwareWhileSweep { sweep_kind: sweep.kind.clone(), array: array_name })
     } else if is_pending(view) {
-        Some(format!("array \"{name}\" has not been resynced: wait until its redundancy is consistent"))
+        Some(ErrorSentence::FirmwareNotResynced { array: array_name })
     } else if is_reset && array.writes.bitmap.is_none() {
-        Some(format!("array \"{name}\" has no write-intent bitmap: {} would be rebuilt in full after its reset", member.path))
+        Some(ErrorSentence::FirmwareWithoutBitmap { array: array_name, drive })
     } else {
         None
     };
-    match doubt {
-        Some(doubt) => Err(ApiError::new(ApiErrorKind::Unsafe, format!("{doubt}; nothing was changed; --force goes on"))),
-        None => Ok(()),
-    }
+    doubt.map_or(Ok(()), |doubt| Err(ApiError::new(ApiErrorKind::Unsafe, doubt)))
 }
 
 fn is_pending(view: &ArrayView) -> bool {
@@ -178,7 +168,7 @@ impl Service {
         };
         let view = self.array(name)?;
         let Update { firmware, activate } = check_update(&view, &self.arrays(), request)?;
-        let image = stria_health::read_image(&request.image).map_err(|error| refused(error.to_string()))?;
+        let image = stria_health::read_image(&request.image).map_err(|error| refused(Words::told(error.to_string())))?;
         let (path, shown) = (&request.path, request.path.display().to_string());
         let outcome = self.carry_out_update(&served, &view, request, &image, activate);
         let running = || match stria_health::firmware(path) {
@@ -191,13 +181,16 @@ impl Service {
                 (format!("the firmware of {shown} is stored, and runs after {when}; {before} runs until then"), true)
             }
             Ok(Updated::Runs(text)) => (format!("{}, after {before}{text}", running()), true),
-            Err(Fault::Update(error)) => (format!("the update of the firmware of {shown} failed: {error}"), false),
+            Err(Fault::Update(error)) => {
+                let (reason, cause) = Words::told(error).parts();
+                (ErrorSentence::FirmwareFailed { drive: shown.clone(), reason, cause }.to_string(), false)
+            }
             Err(Fault::NotActivated(why)) => (format!("the firmware of {shown} is stored, but {why}; {}", running()), false),
         };
         self.events.push(view::plain_event(name, "firmware", message.clone()));
         match went_well {
             true => self.done(sequence, message),
-            false => Err(ApiError::new(ApiErrorKind::Failed, message)),
+            false => Err(ApiError::new(ApiErrorKind::Failed, Words::told(message))),
         }
     }
 
