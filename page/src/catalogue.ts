@@ -203,7 +203,7 @@ export const catalogue = of({
   channel_webhook: ["webhook", "Webhook", "webhook"],
   channel_program: ["program", "Programm", "программа"],
   channel_console: ["console", "Konsole", "консоль"],
-  reason_complete: ["Complete: {n} {n|drive|drives} in sync", "Vollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Исправен: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
+  reason_complete: ["Complete: {n} {n|drive|drives} in sync", "Vollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Полный состав: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
   reason_incomplete: ["Not complete: {n} {n|drive|drives} in sync", "Unvollständig: {n} {n|Laufwerk|Laufwerke} synchron", "Не хватает накопителей: {n} {n|накопитель синхронен|накопителя синхронны|накопителей синхронны}"],
   reason_survives: [
     "Survives {n|the failure of any drive|the failure of any # drives}",
