@@ -69,7 +69,7 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     // A newcomer reads all of it, chooses, reads the plan, and does it.
     let human_s = (await reading_s(page.locator(".verdict"))) + (await reading_s(matter));
     await press(page, "Add new.img: show the plan");
-    await dialog(page).getByText(/^new\.img is filled with what tank lacks. It takes about \d+ s \(an estimate\), until about \d\d:\d\d\./).waitFor();
+    await dialog(page).getByText(/^new\.img is filled with what tank lacks. It takes about \d+ s \(an estimate\), until about (?:\d{1,2} \w+, )?\d\d:\d\d\./).waitFor();
     human_s += (await reading_s(dialog(page))) + 2 * PRESS_S;
     await dialog(page).getByText("What will be written where").first().click();
     await dialog(page).getByRole("row", { name: /new\.img/ }).waitFor();
@@ -77,7 +77,7 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     await press(page, "Do it");
     // Until when: in the window, and on the first screen below it.
     await dialog(page).getByRole("progressbar", { name: "Rebuild" }).waitFor();
-    await dialog(page).getByText(/Done at about \d\d:\d\d, in/).waitFor();
+    await dialog(page).getByText(/Done at about (?:\d{1,2} \w+, )?\d\d:\d\d, in/).waitFor();
     human_s += await reading_s(dialog(page));
     // Two minutes, with room for the walk to the server.
     assert.ok(human_s < 75, `${human_s.toFixed(0)} s of reading and pressing`);
@@ -463,7 +463,7 @@ test("a daemon that crashes is named with the time since, and its state is the p
   await on(prepare, 1, async (machine, page) => {
     await headline(page, "All is well.");
     await machine.end("SIGKILL");
-    await page.getByText(/No answer since \d\d:\d\d/).waitFor();
+    await page.getByText(/No answer since (?:\d{1,2} \w+, )?\d\d:\d\d/).waitFor();
     await machine.start();
     await until("the banner to go", async () => (await page.getByText(/No answer since/).count()) === 0);
     await headline(page, "All is well.");
@@ -535,7 +535,7 @@ test("the same page inside Cockpit, over its channel to the socket: it shows, do
     await dialog(page).getByText(/the plan no longer holds|does not use/).waitFor();
     await page.keyboard.press("Escape");
     await machine.end("SIGKILL");
-    await page.getByText(/No answer since \d\d:\d\d/).waitFor();
+    await page.getByText(/No answer since (?:\d{1,2} \w+, )?\d\d:\d\d/).waitFor();
     await machine.start();
     await until("the banner to go", async () => (await page.getByText(/No answer since/).count()) === 0);
     // The drive that was removed is still in the machine.
