@@ -40,6 +40,7 @@ use stria_front::Closing;
 use stria_terminal::output::{line, try_print};
 use stria_terminal::{Failure, absolute};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// The time that an array which is just being started has for that before all are stopped.
 const KEEPER_ENDS: Duration = Duration::from_secs(20);
@@ -140,7 +141,11 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     latecomers.follow(&monitor, &service)?;
     tokio::spawn(signal_watchdog(Arc::clone(&supervisor), Arc::clone(&service)));
     let running = Running { service: Arc::clone(&service), keeper, supervisor, socket, json };
-    running.until_over(&mut wishes, first_look, &mut sockets).await?;
+    let outcome = running.until_over(&mut wishes, first_look, &mut sockets).await;
+    if outcome.is_err() {
+        // Members must not be left as after a crash because a socket cannot be made.
+        let _ = running.stop().await;
+    }
 
     let _ = tokio::time::timeout(LAST_ANSWERS, server).await;
     if let Some(rest) = rest {
@@ -154,7 +159,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     }
     match service.failure() {
         Some(error) => Err(error.into()),
-        None => Ok(()),
+        None => outcome,
     }
 }
 
@@ -220,7 +225,7 @@ impl Running {
                     }
                 }
                 wish = wishes.next() => match wish {
-                    Wish::Stop => self.stop(),
+                    Wish::Stop => drop(self.stop()),
                     Wish::Reload => self.reload(),
                     end @ Wish::Exit(_) => end.obey(sockets),
                 },
@@ -238,13 +243,14 @@ impl Running {
     }
 
     /// Stops all arrays, on a thread of its own.
-    fn stop(&self) {
+    fn stop(&self) -> JoinHandle<()> {
         self.supervisor.notify("STOPPING=1");
         let (keeper, service) = (Arc::clone(&self.keeper), Arc::clone(&self.service));
         tokio::task::spawn_blocking(move || {
             keeper.end(KEEPER_ENDS);
-            service.stop_all(true, Closing::Disconnect)
-        });
+            // The service remembers a failure.
+            let _ = service.stop_all(true, Closing::Disconnect);
+        })
     }
 
     /// Reads the configuration again, on a thread of its own.

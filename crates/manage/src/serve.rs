@@ -147,6 +147,7 @@ async fn run(
     };
     sockets::check(&socket)?;
     let service = Service::new(options.nbd.server(&socket.with_extension("nbd"))?);
+    service.announce_late();
     watchdog::start(&service);
     let mut sockets = Sockets { service: Arc::clone(&service), control: None };
 
@@ -161,21 +162,8 @@ async fn run(
         let _ = obey_until(stop_all(&service), &mut wishes, &mut sockets).await;
         return ended(&service);
     }
-    let control = sockets::listen(&socket)?;
-    let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
-    sockets.control = Some(control);
-    let over = service.shutdown().subscribe();
-    let address = plan.metrics;
-    let monitor = Monitor::start(&service, plan);
-    let router = control::router(Arc::clone(&service)).merge(monitor.router());
-    let server = tokio::spawn(control::listen(listener, router, None, over));
-    let metrics = match address {
-        Some(address) => monitor.listen(address, service.shutdown().subscribe()).await.map(Some),
-        None => Ok(None),
-    };
-    let ready = metrics.and_then(|metrics| service.listen().map_err(Failure::failed).map(|()| metrics));
-    let metrics = match ready {
-        Ok(metrics) => metrics,
+    let (monitor, server, metrics) = match let_in(&service, plan, &socket, &mut sockets).await {
+        Ok(open) => open,
         Err(error) => {
             let _ = stop_all(&service).await;
             return Err(error);
@@ -209,6 +197,29 @@ async fn run(
         );
     }
     ended(&service)
+}
+
+/// Takes commands and lets clients in. Also the address of the metrics, if they are served.
+async fn let_in(
+    service: &Arc<Service>,
+    plan: MonitorPlan,
+    socket: &Path,
+    sockets: &mut Sockets,
+) -> Result<(Arc<Monitor>, JoinHandle<()>, Option<SocketAddr>), Failure> {
+    let control = sockets::listen(socket)?;
+    let listener = control.listener().try_clone().and_then(tokio::net::UnixListener::from_std).map_err(Failure::failed)?;
+    sockets.control = Some(control);
+    let over = service.shutdown().subscribe();
+    let address = plan.metrics;
+    let monitor = Monitor::start(service, plan);
+    let router = control::router(Arc::clone(service)).merge(monitor.router());
+    let server = tokio::spawn(control::listen(listener, router, None, over));
+    let metrics = match address {
+        Some(address) => Some(monitor.listen(address, service.shutdown().subscribe()).await?),
+        None => None,
+    };
+    service.listen().map_err(Failure::failed)?;
+    Ok((monitor, server, metrics))
 }
 
 /// Obeys signals until the work ends.

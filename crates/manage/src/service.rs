@@ -78,6 +78,8 @@ pub struct Service {
     finder: OnceLock<Finder>,
     /// Names of arrays that are stopped for a moment, to be changed.
     pausing: Mutex<BTreeSet<String>>,
+    /// Arrays of which nobody was told yet that they are served: that waits until clients can connect. `None`: it does not wait.
+    unannounced: Mutex<Option<Vec<(String, ServiceSentence)>>>,
     /// Arrays that were stopped to be changed and did not start again, by their names.
     unstarted: Mutex<BTreeMap<String, Unstarted>>,
     /// Drives that came back to arrays and were left as they are, by the names of these.
@@ -121,6 +123,7 @@ impl Service {
             earlier: OnceLock::new(),
             finder: OnceLock::new(),
             pausing: Mutex::default(),
+            unannounced: Mutex::default(),
             unstarted: Mutex::default(),
             left_alone: Mutex::default(),
             waker: OnceLock::new(),
@@ -168,7 +171,22 @@ impl Service {
     /// When one of the addresses cannot be listened on.
     pub fn listen(&self) -> Result<(), FrontError> {
         self.nbd.listen()?;
-        self.all().iter().flat_map(|served| served.disks()).try_for_each(|disk| disk.listen())
+        self.all().iter().flat_map(|served| served.disks()).try_for_each(|disk| disk.listen())?;
+        let waiting = lock(&self.unannounced).take().unwrap_or_default();
+        waiting.into_iter().filter(|(name, _)| self.serves(name)).for_each(|(name, said)| self.announce(&name, said));
+        Ok(())
+    }
+
+    /// Says that arrays are served only once clients can connect.
+    pub fn announce_late(&self) {
+        lock(&self.unannounced).get_or_insert_default();
+    }
+
+    fn announce(&self, name: &str, said: ServiceSentence) {
+        match &mut *lock(&self.unannounced) {
+            Some(waiting) => waiting.push((name.to_owned(), said)),
+            None => self.events.push(view::said_event(name, "started", said)),
+        }
     }
 
     /// Adds addresses for NBD clients that could not be used at the start, with their encryption.
@@ -295,7 +313,7 @@ impl Service {
         let addresses: Vec<&str> = ways.iter().map(|(_, address)| address.as_str()).collect();
         let (array, drive_count, addresses) = (name.to_owned(), planned.drives.len(), addresses.join(" and "));
         let said = ServiceSentence::ArrayServed { array, drive_count, addresses };
-        self.events.push(view::said_event(name, "started", said));
+        self.announce(name, said);
         let served = Arc::new(served);
         self.set_kept_speed(&served);
         // Remembers a first view, in case the array never answers.

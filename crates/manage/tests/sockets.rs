@@ -368,3 +368,42 @@ fn a_serve_that_is_interrupted_twice_takes_its_sockets_along() {
     end(child);
     assert!(sockets(&place).is_empty());
 }
+
+/// Before, the log said that the array is served, then that a socket cannot be made; the members were left as after a crash.
+#[test]
+fn a_serve_that_lacks_files_for_its_sockets_does_not_claim_to_serve_and_leaves_its_members_clean() {
+    let place = Place::new();
+    let images = mirror(&place);
+    let mut failed_late = 0;
+    for files in 8..64 {
+        let limited = format!("ulimit -n {files}; exec \"$@\"");
+        let serve = [env!("CARGO_BIN_EXE_stria"), "serve", &images[0], &images[1]];
+        let mut child = place
+            .command_line("sh", &[&["-c", &limited, "sh"], &serve[..]].concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let is_ready = BufReader::new(child.stdout.as_mut().expect("a pipe"))
+            .lines()
+            .map_while(Result::ok)
+            .any(|line| line.starts_with("control "));
+        if is_ready {
+            place.ok(&["stop", "tank"]);
+        }
+        let output = child.wait_with_output().expect("it ends");
+        let log = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.success(), is_ready, "{files} files: {log}");
+        assert_eq!(log.contains("is served"), is_ready, "{files} files: {log}");
+        failed_late += usize::from(!is_ready && log.contains("has stopped"));
+        for image in &images {
+            let examined = place.ok(&["examine", image]);
+            assert!(examined.contains("State : clean"), "{files} files: {log}{examined}");
+        }
+        if is_ready {
+            assert!(failed_late > 0, "no number of files fails between the start of the array and its sockets");
+            return;
+        }
+    }
+    panic!("64 files are not enough to serve");
+}
