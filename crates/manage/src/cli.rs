@@ -133,7 +133,8 @@ pub enum Command {
     Destroy(Destroy),
     /// Erase array metadata and signatures of file systems from drives, or all of their data by the drives' own means.
     Wipe(Wipe),
-    /// Grow an array by drives (not implemented yet).
+    /// Grow an array, or change its level, layout or strip (not implemented yet; says what to do instead).
+    #[command(aliases = ["reshape", "expand", "resize", "migrate"])]
     Grow(Grow),
     /// Change settings of an array, served or not: write acknowledgement, drive caches, read-only, bitmap, write log, checksums.
     Set(Set),

@@ -22,6 +22,8 @@ use crate::cli::{self, Cli, Command};
 use crate::client::{self, Client, SilentServe, array_path};
 use crate::daemon::daemon;
 use crate::drive_name::{self, Prefer};
+use crate::monitor::StandingView;
+use crate::plain_status::Machine;
 use crate::serve::serve;
 use crate::{attach, meant, plain_status, progress, status, tools, view};
 use clap::CommandFactory;
@@ -33,6 +35,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, UNIX_EPOCH};
+use stria_alarm::Event;
 use stria_array::Level;
 use stria_block::{shown, shown_sentence};
 use stria_format::md::assemble::missed;
@@ -42,7 +45,7 @@ use stria_health::Seat;
 use stria_host::{
     ArrayLevel, CreateSpec, Examined, OpenOptions, Overwrite, choose_among, named, refusal, short_name, sort_arguments,
 };
-use stria_terminal::output::{self, confirm, print, print_json, say};
+use stria_terminal::output::{self, confirm, print, print_json, say, tell};
 use stria_terminal::{Failure, NOT_WELL, size};
 
 /// The time for a look at the drives that a new array is to have.
@@ -702,7 +705,7 @@ fn assembly_words(views: &[AssemblyView], strangers: &[(String, String)], refuse
 fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
     let socket = command.control.socket.as_deref();
     if command.nagios {
-        let (line, code) = plain_status::check(socket, command.name.as_deref());
+        let (line, code) = nagios(socket, command.name.as_deref());
         print(&line);
         return Ok(code);
     }
@@ -729,14 +732,16 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
                 output::clear_terminal();
             }
             let is_quiet = arrays.is_empty() && !(silent.is_empty() && waiting.is_empty());
-            let words = match (command.mdstat, is_quiet) {
-                (true, _) => plain_status::mdstat(&arrays),
-                (false, true) => String::new(),
-                (false, false) => status::words(&arrays, command.verbose, width) + &health,
-            };
-            let silent = client::silent_words(&silent);
-            let waiting: String = waiting.iter().map(status::not_served).collect();
-            print(&format!("{silent}{waiting}{words}"));
+            let others = client::silent_words(&silent) + &waiting.iter().map(status::not_served).collect::<String>();
+            match (command.mdstat, is_quiet) {
+                // What reads the text knows no other lines.
+                (true, _) => {
+                    others.lines().for_each(tell);
+                    print(&plain_status::mdstat(&arrays, &waiting));
+                }
+                (false, true) => print(&others),
+                (false, false) => print(&(others + &status::words(&arrays, command.verbose, width) + &health)),
+            }
         }
         if !command.watch {
             if !silent.is_empty() || arrays.iter().any(|array| array.condition.silent_s.is_some()) {
@@ -748,6 +753,23 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
         }
         std::thread::sleep(Duration::from_secs(1));
     }
+}
+
+/// The answer of a Nagios plug-in about all arrays, or about one that must be served.
+fn nagios(socket: Option<&Path>, name: Option<&str>) -> (String, u8) {
+    let (services, silent) = match client::survey(socket) {
+        Ok(found) => found,
+        Err(error) => return plain_status::nagios_unknown(error),
+    };
+    let is_meant = |array: &str| name.is_none_or(|name| array == name);
+    let standing = services.iter().filter_map(|(client, _)| client.get::<Vec<StandingView>>("/v1/alarms").ok()).flatten();
+    let faults = standing.filter(|alarm| name.is_none() && alarm.cause.event == Event::ConfigFault);
+    let faults = faults.map(|alarm| alarm.cause.text).collect();
+    let arrays = services.into_iter().flat_map(|(_, arrays)| arrays).filter(|array| is_meant(&array.identity.name));
+    let waiting = client::adopted(socket).into_iter();
+    let waiting = waiting.filter(|array| array.state != AdoptedState::Served && is_meant(&array.name));
+    let machine = Machine { arrays: arrays.collect(), waiting: waiting.collect(), faults, silent };
+    name.map_or_else(|| plain_status::nagios(&machine), |name| plain_status::nagios_of(&machine, name))
 }
 
 fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {

@@ -22,8 +22,9 @@ use crate::ublk::UblkCopy;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use stria_alarm::AlarmConfig;
-use stria_drive::IoOptions;
+use stria_drive::{IoOptions, real_path_within};
 use stria_health::HealthConfig;
 use stria_host::OpenOptions;
 use stria_terminal::Failure;
@@ -32,6 +33,9 @@ const NBD_GROUP: &str = "[nbd] group";
 
 /// The file, unless `--config` or `$STRIA_CONFIG` says otherwise.
 pub const PATH: &str = "/etc/stria/stria.toml";
+
+/// The time that the resolution of a path may take.
+pub const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -74,6 +78,31 @@ pub struct Daemon {
     pub block_devices: bool,
     /// The folder for what the daemon remembers.
     pub state: PathBuf,
+}
+
+impl Daemon {
+    /// The image files that it searches, those of its folders among them.
+    pub fn images(&self) -> Vec<PathBuf> {
+        self.search.iter().flat_map(|path| files(path)).collect()
+    }
+}
+
+/// The image files that the configuration at `path` names. None if it cannot be read: what needs it says why.
+pub fn images(path: &Path) -> Vec<PathBuf> {
+    Config::read(path).map_or_else(|_| Vec::new(), |config| config.daemon.images())
+}
+
+/// The file, or the files of the folder, without links.
+pub fn files(path: &Path) -> Vec<PathBuf> {
+    let real = real_path_within(path, RESOLVE_WITHIN);
+    if !real.is_dir() {
+        return if real.exists() { vec![real] } else { Vec::new() };
+    }
+    let entries = std::fs::read_dir(&real).into_iter().flatten().flatten();
+    let mut files: Vec<PathBuf> =
+        entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path()).collect();
+    files.sort();
+    files
 }
 
 impl Default for Daemon {

@@ -15,10 +15,10 @@ mod opening;
 mod spares;
 mod watch;
 
-pub use drives::{files, is_mapped};
+pub use drives::is_mapped;
 pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offers};
 
-use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, LeftAloneView, Obstacle};
+use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, LastDrive, LeftAloneView, Obstacle};
 use crate::client::KEEPER_DONE;
 use crate::config::{self, Config, Uuid};
 use crate::error_words::{ErrorSentence, SilentDrives, Words};
@@ -38,7 +38,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stria_drive::{Access, DriveError, SyncDrive, within_at};
-use stria_format::md::Verdict;
+use stria_format::md::{Verdict, uuid_text};
 use stria_host::{Found, HostError, OpenOptions, find, short_name};
 use tokio::sync::broadcast::error::RecvError;
 use watch::Watch;
@@ -112,7 +112,7 @@ impl Keeper {
         let (wishes, asked) = channel();
         let arrays: Vec<Entry> = config.arrays.iter().cloned().map(Entry::new).collect();
         // None is forgotten until the first look has ended.
-        let shown = Arc::new(Mutex::new(arrays.iter().map(Entry::view).collect()));
+        let shown = Arc::new(Mutex::new(arrays.iter().map(|entry| entry.view(&service)).collect()));
         let ending = Arc::<AtomicBool>::default();
         let (listening, reported) = (false, Vec::new());
         let shared_config = Arc::new(Mutex::new(Arc::new(config.clone())));
@@ -297,6 +297,8 @@ struct Entry {
     patience: Patience,
     /// Drives of its own that did not answer.
     silent: Vec<PathBuf>,
+    /// The slots without a member when its drives were looked at last, by the UUID of the array or span.
+    lacking: Vec<(String, Vec<usize>)>,
 }
 
 enum State {
@@ -336,7 +338,8 @@ impl Reason {
 impl Entry {
     fn new(array: config::Array) -> Self {
         let state = if array.start { State::Absent } else { State::Stopped };
-        Self { array, state, name_on_disk: None, drives: Vec::new(), busy: 0, patience: Patience::Unbounded, silent: Vec::new() }
+        let (name_on_disk, patience) = (None, Patience::Unbounded);
+        Self { array, state, name_on_disk, drives: Vec::new(), busy: 0, patience, silent: Vec::new(), lacking: Vec::new() }
     }
 
     fn name(&self) -> String {
@@ -356,7 +359,20 @@ impl Entry {
         }
     }
 
-    fn view(&self) -> AdoptedView {
+    /// The drives that it lacks, as they are remembered, in words that follow a sentence.
+    fn lost_drives(&self, service: &Service) -> String {
+        let known: Vec<LastDrive> = match &self.state {
+            State::Absent => self.uuids().iter().flat_map(|uuid| service.last_drives(uuid, |_| true)).collect(),
+            State::Waiting(why, _) if why.obstacle == Obstacle::Drives => {
+                let of = |(uuid, slots): &(String, Vec<usize>)| service.last_drives(uuid, |slot| slots.contains(&slot));
+                self.lacking.iter().flat_map(of).collect()
+            }
+            State::Waiting(..) | State::Served(_) | State::Stopped | State::Refused(_) => Vec::new(),
+        };
+        known.iter().map(view::last_drive).collect()
+    }
+
+    fn view(&self, service: &Service) -> AdoptedView {
         let (state, words, obstacle) = match &self.state {
             State::Absent => (AdoptedState::Absent, ErrorSentence::NoneHere {}.into(), None),
             State::Waiting(why, _) => (AdoptedState::Waiting, why.words.clone(), Some(why.obstacle)),
@@ -367,6 +383,8 @@ impl Entry {
         let drives = self.drives.iter().map(|path| path.display().to_string()).collect();
         let left = self.deadline().map(|at| at.saturating_duration_since(Instant::now()).as_secs());
         let (name, uuid, Words { text, said }) = (self.name(), self.array.uuid.to_string(), words);
+        // The sentence of a program is complete without them.
+        let text = text + &self.lost_drives(service);
         AdoptedView { name, uuid, state, text, said, obstacle, drives, again_in_s: left }
     }
 }
@@ -525,7 +543,7 @@ impl Work {
     fn show(&mut self) {
         self.note_stops();
         self.show_left();
-        *lock(&self.shown) = self.arrays.iter().map(Entry::view).collect();
+        *lock(&self.shown) = self.arrays.iter().map(|entry| entry.view(&self.service)).collect();
     }
 
     /// Arrays that were stopped by a command are not started again by themselves. Those that were stopped to be changed are.
@@ -721,6 +739,8 @@ impl Work {
         if let Some(assembly) = found.assemblies.iter().find(|assembly| assembly.uuid == entry.array.uuid.0) {
             entry.name_on_disk = Some(assembly.name.clone());
         }
+        let lacking = found.assemblies.iter().map(|assembly| (uuid_text(&assembly.uuid), assembly.missing_slots.clone()));
+        entry.lacking = lacking.collect();
         Some(Ok(judge(found, entry.array.uuid)))
     }
 
@@ -1051,6 +1071,32 @@ impl Work {
         Some(set.map_or_else(|error| error.to_string(), |done| done.message))
     }
 
+    /// Events for what another configuration gives to Stria or takes from it. Those who edit the file give no order.
+    fn tell_changes(&self, config: &Config) {
+        let tell = |name: &str, kind, text| self.service.events().push(view::plain_event(name, kind, text));
+        for array in &config.arrays {
+            let (name, uuid) = (array.title(), array.uuid);
+            match self.config.arrays.iter().find(|known| known.uuid == uuid) {
+                None => tell(&name, "adopted", format!("array \"{name}\" ({uuid}) belongs to Stria now")),
+                Some(known) if known.title() != name => {
+                    tell(&name, "renamed", format!("array \"{}\" ({uuid}) is called \"{name}\" now", known.title()));
+                }
+                Some(_) => {}
+            }
+        }
+        for known in self.config.arrays.iter().filter(|known| !config.arrays.iter().any(|array| array.uuid == known.uuid)) {
+            let (name, uuid) = (known.title(), known.uuid);
+            tell(&name, "released", format!("array \"{name}\" ({uuid}) is no longer Stria's"));
+        }
+        let (before, after) = (&self.config.spares.drives, &config.spares.drives);
+        for drive in after.iter().filter(|drive| !before.contains(drive)) {
+            tell("", "pool", format!("{} is in the pool of spares now", drive.display()));
+        }
+        for drive in before.iter().filter(|drive| !after.contains(drive)) {
+            tell("", "pool", format!("{} is no longer in the pool of spares", drive.display()));
+        }
+    }
+
     fn reload(&mut self) -> Answer {
         let config = Config::read(&self.config_path);
         let config = config.map_err(|failure| {
@@ -1069,6 +1115,7 @@ impl Work {
         if config.daemon.state != self.config.daemon.state {
             notes.push("[daemon] state applies when the daemon restarts".to_owned());
         }
+        self.tell_changes(&config);
         // An array that is in the configuration again may still be served from before.
         let mut old = std::mem::take(&mut self.arrays);
         old.append(&mut self.released);

@@ -1,19 +1,32 @@
 //! The array that a command means, found on drives.
 
-use crate::config::Uuid;
+use crate::config::{Uuid, images};
 use crate::view::there_are;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use stria_block::shown;
 use stria_format::md::Assembly;
-use stria_host::{OpenOptions, find, find_everywhere, short_name};
+use stria_host::{Found, OpenOptions, block_devices, find, find_readable, short_name};
 use stria_terminal::Failure;
 
-/// The arrays on these drives, or on all block devices if none is named; and the drives.
-pub fn look(drives: &[PathBuf]) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
+/// The arrays on these drives, or on all block devices and the image files of the configuration `config` if none is named; and
+/// the drives.
+pub fn look(drives: &[PathBuf], config: &Path) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
     let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
-    let found = if drives.is_empty() { find_everywhere(options)?.0 } else { find(drives, options)? };
+    let found = find_on(drives, config, options)?;
     let members = drives_of(&found.assemblies);
     Ok((found.assemblies, members))
+}
+
+/// What lies on these drives, or else on all that [`look`] looks at.
+pub fn find_on(drives: &[PathBuf], config: &Path, options: OpenOptions) -> Result<Found, Failure> {
+    if !drives.is_empty() {
+        return Ok(find(drives, options)?);
+    }
+    let mut everywhere = block_devices();
+    everywhere.extend(images(config));
+    everywhere.sort();
+    everywhere.dedup();
+    Ok(find_readable(&everywhere, options)?.0)
 }
 
 /// The drives of arrays that are here.

@@ -1,10 +1,9 @@
 //! `status` for other programs: the text of /proc/mdstat, and the line and exit code of a Nagios plug-in.
 
-use crate::api::{ArrayView, HealthView, MemberView, SweepView};
-use crate::client::{self, SilentServe};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView, SweepView};
+use crate::client::SilentServe;
 use crate::matter::{Matter, MatterKind, Urgency, of_array};
-use std::fmt::Write as _;
-use std::path::Path;
+use std::fmt::{Display, Write as _};
 use stria_block::{shown, shown_sentence};
 
 /// Nagios' exit codes.
@@ -13,11 +12,19 @@ const WARNING: u8 = 1;
 const CRITICAL: u8 = 2;
 const UNKNOWN: u8 = 3;
 
-/// The arrays as /proc/mdstat shows them. A span is an array of its own there.
-pub fn mdstat(arrays: &[ArrayView]) -> String {
+/// The arrays as /proc/mdstat shows them. A span is an array of its own there. `waiting`: arrays that are not served.
+pub fn mdstat(arrays: &[ArrayView], waiting: &[AdoptedView]) -> String {
     let mut text = "Personalities : [linear] [raid0] [raid1] [raid6] [raid5] [raid4] [raid10] \n".to_owned();
     for array in arrays.iter().flat_map(tree) {
         mdstat_array(&mut text, array);
+    }
+    // md shows drives that wait for others so. It does not show an array that is stopped, or has no drive here.
+    for array in waiting.iter().filter(|array| array.state != AdoptedState::Stopped && !array.drives.is_empty()) {
+        let _ = write!(text, "{} : inactive", one_word(&array.name));
+        for (index, drive) in array.drives.iter().enumerate().rev() {
+            let _ = write!(text, " {}[{index}](S)", one_word(drive.strip_prefix("/dev/").unwrap_or(drive)));
+        }
+        text.push_str("\n       \n");
     }
     text + "unused devices: <none>\n"
 }
@@ -128,41 +135,63 @@ fn mdstat_sweep(text: &mut String, sweep: &SweepView) {
     let _ = writeln!(text, "      [{bar}]  {name} ={percent:5.1}% ({done}/{all}) finish={minutes:.1}min speed={speed}K/sec");
 }
 
-/// A line and an exit code for Nagios, Icinga and what speaks like them: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
-fn nagios(arrays: &[ArrayView], silent: &[SilentServe]) -> (String, u8) {
-    let judged: Vec<(u8, String)> =
-        arrays.iter().map(|view| (severity(view), format!("{} {}", shown(&view.identity.name), view.headline))).collect();
-    let silent = silent.iter().map(|serve| (CRITICAL, serve.error.clone()));
-    let mut all: Vec<(u8, String)> = judged.into_iter().chain(silent).collect();
-    if all.is_empty() {
-        return ("STRIA UNKNOWN - no array is served\n".into(), UNKNOWN);
+/// The state of a machine, as far as Nagios is told about it.
+#[derive(Default)]
+pub struct Machine {
+    /// Arrays that are served.
+    pub arrays: Vec<ArrayView>,
+    /// Arrays of the daemon's configuration that are not.
+    pub waiting: Vec<AdoptedView>,
+    /// Faults of the configuration.
+    pub faults: Vec<String>,
+    /// Processes that do not answer.
+    pub silent: Vec<SilentServe>,
+}
+
+/// The line and the exit code if the machine could not be looked at.
+pub fn nagios_unknown(why: impl Display) -> (String, u8) {
+    (format!("STRIA UNKNOWN - {why}\n"), UNKNOWN)
+}
+
+/// The same of one array, which must be served.
+pub fn nagios_of(machine: &Machine, name: &str) -> (String, u8) {
+    if !machine.arrays.is_empty() || !machine.silent.is_empty() {
+        return nagios(machine);
     }
+    let why = machine.waiting.first().map_or(String::new(), |array| format!(": {}", shown_sentence(&array.text)));
+    (format!("STRIA CRITICAL - array {} is not served{why}\n", shown(name)), CRITICAL)
+}
+
+/// A line and an exit code for Nagios, Icinga and what speaks like them: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
+pub fn nagios(Machine { arrays, waiting, faults, silent }: &Machine) -> (String, u8) {
+    let served = arrays.iter().map(|view| (severity(view), format!("{} {}", shown(&view.identity.name), view.headline)));
+    let is_stopped = |array: &AdoptedView| array.state == AdoptedState::Stopped;
+    let not_served = waiting.iter().map(|array| match is_stopped(array) {
+        true => (OK, format!("{} {}", shown(&array.name), array.text)),
+        false => (CRITICAL, format!("{} NOT SERVED: {}", shown(&array.name), array.text)),
+    });
+    let faults = faults.iter().map(|fault| (CRITICAL, format!("configuration: {fault}")));
+    let silent = silent.iter().map(|serve| (CRITICAL, serve.error.clone()));
+    let mut all: Vec<(u8, String)> = served.chain(not_served).chain(faults).chain(silent).collect();
     all.sort_by_key(|(severity, _)| std::cmp::Reverse(*severity));
-    let worst = all[0].0;
-    let word = ["OK", "WARNING", "CRITICAL"][usize::from(worst)];
+    let (word, worst) = match all.first() {
+        Some((CRITICAL, _)) => ("CRITICAL", CRITICAL),
+        Some((WARNING, _)) => ("WARNING", WARNING),
+        Some(_) if !arrays.is_empty() => ("OK", OK),
+        _ => {
+            all.insert(0, (UNKNOWN, "no array is served".into()));
+            ("UNKNOWN", UNKNOWN)
+        }
+    };
     let words: Vec<&str> = all.iter().map(|(_, words)| words.as_str()).collect();
     // A bar begins the performance data, and the output is one line.
     let words = words.join("; ").replace('|', "/").replace('\n', " ");
     let words = shown_sentence(&words);
     let count = |health: HealthView| arrays.iter().filter(|view| view.condition.health == health).count();
     let (degraded, failed) = (count(HealthView::Degraded), count(HealthView::Failed));
-    (format!("STRIA {word} - {words} | arrays={} degraded={degraded} failed={failed}\n", arrays.len()), worst)
-}
-
-/// Looks at all arrays, or at one that must be served, and says how they are as a Nagios plug-in does.
-pub fn check(socket: Option<&Path>, name: Option<&str>) -> (String, u8) {
-    let (services, silent) = match client::survey(socket) {
-        Ok(found) => found,
-        Err(error) => return (format!("STRIA UNKNOWN - {error}\n"), UNKNOWN),
-    };
-    let all = services.into_iter().flat_map(|(_, arrays)| arrays);
-    let arrays: Vec<ArrayView> = all.filter(|array| name.is_none_or(|name| array.identity.name == name)).collect();
-    match name {
-        Some(name) if arrays.is_empty() && silent.is_empty() => {
-            (format!("STRIA CRITICAL - array {name} is not served\n"), CRITICAL)
-        }
-        _ => nagios(&arrays, &silent),
-    }
+    let missed = waiting.iter().filter(|array| !is_stopped(array)).count();
+    let counts = format!("arrays={} degraded={degraded} failed={failed} not_served={missed}", arrays.len());
+    (format!("STRIA {word} - {words} | {counts}\n"), worst)
 }
 
 /// That of the worst matter, so that it never contradicts `explain`.
@@ -217,13 +246,14 @@ mod tests {
             [=>...................]  recovery =  8.6% (90112/1048576) finish=0.2min speed=90112K/sec\n      \
             bitmap: 1/1 pages [4KB], 65536KB chunk\n\n\
             unused devices: <none>\n";
-        assert_eq!(mdstat(&[array("degraded", &members, rest)]), expected);
+        assert_eq!(mdstat(&[array("degraded", &members, rest)], &[]), expected);
     }
 
     #[test]
     fn nagios_is_told_by_its_exit_codes() {
         let whole = [member("0", "a", "in sync"), member("1", "b", "in sync")];
-        let code = |view: ArrayView| nagios(&[view], &[]).1;
+        let told = |view: ArrayView| nagios(&Machine { arrays: vec![view], ..Machine::default() });
+        let code = |view: ArrayView| told(view).1;
         assert_eq!(code(array("optimal", &whole, r#""missing_slots": []"#)), OK);
         assert_eq!(code(array("optimal", &whole, r#""missing_slots": [], "mismatch_sectors": 8"#)), WARNING);
         assert_eq!(code(array("degraded", &whole, r#""missing_slots": [2]"#)), CRITICAL);
@@ -238,12 +268,52 @@ mod tests {
         assert_eq!(code(silent), CRITICAL, "`status` ends with an error then");
         assert_eq!(code(array("failed", &whole, r#""missing_slots": []"#)), CRITICAL);
         assert_eq!(code(array("optimal", &whole, r#""missing_slots": [], "silent_s": 7"#)), CRITICAL);
-        assert_eq!(nagios(&[], &[]), ("STRIA UNKNOWN - no array is served\n".into(), UNKNOWN));
-        let (line, _) = nagios(&[array("optimal", &whole, r#""missing_slots": []"#)], &[]);
-        assert_eq!(line, "STRIA OK - tank so | arrays=1 degraded=0 failed=0\n");
+        let (line, _) = told(array("optimal", &whole, r#""missing_slots": []"#));
+        assert_eq!(line, "STRIA OK - tank so | arrays=1 degraded=0 failed=0 not_served=0\n");
         let mut odd = array("optimal", &whole, r#""missing_slots": []"#);
         odd.identity.name = "a\tb|c\nd\u{1b}".into();
-        let (line, _) = nagios(&[odd], &[]);
-        assert_eq!(line, "STRIA OK - a\\tb/c\\nd\\u{1b} so | arrays=1 degraded=0 failed=0\n");
+        let (line, _) = told(odd);
+        assert_eq!(line, "STRIA OK - a\\tb/c\\nd\\u{1b} so | arrays=1 degraded=0 failed=0 not_served=0\n");
+    }
+
+    fn adopted(name: &str, state: &str, text: &str, drives: &[&str]) -> AdoptedView {
+        let view = serde_json::json!({"name": name, "uuid": "", "state": state, "text": text, "drives": drives});
+        serde_json::from_value(view).expect("a view")
+    }
+
+    /// Before, an array that could not start was left out, and the rest was OK.
+    #[test]
+    fn nagios_is_told_of_arrays_that_are_not_served() {
+        let whole = [member("0", "a", "in sync"), member("1", "b", "in sync")];
+        let served = || vec![array("optimal", &whole, r#""missing_slots": []"#)];
+        let told = |arrays, waiting: &[AdoptedView], faults: &[&str]| {
+            let faults = faults.iter().map(ToString::to_string).collect();
+            nagios(&Machine { arrays, waiting: waiting.to_vec(), faults, silent: Vec::new() })
+        };
+        for state in ["absent", "waiting", "refused"] {
+            let (line, code) = told(served(), &[adopted("lake", state, "no drive", &[])], &[]);
+            let expected = "STRIA CRITICAL - lake NOT SERVED: no drive; tank so | arrays=1 degraded=0 failed=0 not_served=1\n";
+            assert_eq!((line.as_str(), code), (expected, CRITICAL), "{state}");
+        }
+        let stopped = [adopted("lake", "stopped", "stopped", &[])];
+        let (line, code) = told(served(), &stopped, &[]);
+        assert_eq!((line.as_str(), code), ("STRIA OK - tank so; lake stopped | arrays=1 degraded=0 failed=0 not_served=0\n", OK));
+        let (line, code) = told(Vec::new(), &stopped, &[]);
+        assert!(line.starts_with("STRIA UNKNOWN - no array is served; lake stopped |") && code == UNKNOWN, "{line}");
+        assert!(told(Vec::new(), &[], &[]).0.starts_with("STRIA UNKNOWN - no array is served |"));
+        let (line, code) = told(served(), &[], &["no certificate"]);
+        assert!(line.starts_with("STRIA CRITICAL - configuration: no certificate; tank so |") && code == CRITICAL, "{line}");
+    }
+
+    #[test]
+    fn an_array_that_waits_is_inactive_as_in_md() {
+        let waiting = [
+            adopted("lake", "waiting", "", &["/dev/sda", "/dev/sd b"]),
+            adopted("pond", "absent", "", &[]),
+            adopted("sea", "stopped", "", &["/dev/sdc"]),
+        ];
+        let text = mdstat(&[], &waiting);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[1..], ["lake : inactive sd_b[1](S) sda[0](S)", "       ", "unused devices: <none>"], "{text}");
     }
 }

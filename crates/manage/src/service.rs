@@ -13,7 +13,7 @@ pub mod watchdog;
 
 pub use caches::Held;
 
-use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, EventView, LeftAloneView, ServiceView};
+use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, EventView, LastDrive, LeftAloneView, ServiceView};
 use crate::error_words::ErrorSentence;
 use crate::event_log::EventLog;
 use crate::event_words::ServiceSentence;
@@ -158,6 +158,12 @@ impl Service {
     /// The time from which the daemon knows an array or span, in seconds since 1970. `None`: this process remembers nothing.
     pub fn known_since_s(&self, uuid: &str) -> Option<u64> {
         self.ledger.get()?.array(uuid).known_since_s
+    }
+
+    /// The drives that these slots of an array or span had last. None if this process remembers nothing.
+    pub fn last_drives(&self, uuid: &str, is_meant: impl Fn(usize) -> bool) -> Vec<LastDrive> {
+        let notes = self.ledger.get().map(|ledger| ledger.array(uuid)).unwrap_or_default();
+        notes.drives.into_values().filter(|last| is_meant(last.slot)).collect()
     }
 
     /// Calls `finder` with the path of each drive that joins an array, from the start of the process on.

@@ -141,6 +141,8 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     if let Some(bitmap) = &view.writes.bitmap {
         let chunk = size::show(bitmap.chunk_bytes);
         say("bitmap", format!("{} of {} bits set, {chunk} each", bitmap.dirty_count, bitmap.bit_count));
+    } else if ["1", "4", "5", "6", "10"].contains(&view.geometry.level.as_str()) {
+        say("bitmap", "none: the next start after a crash resyncs everything".into());
     }
     if let Some(log) = log_line(view, verbose) {
         say("log", log);

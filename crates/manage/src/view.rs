@@ -376,13 +376,15 @@ fn gaps(view: &ArrayView) -> Vec<String> {
 
 /// Which drives the empty slots had last, in words that follow a sentence; empty if nothing is remembered.
 pub fn last_drives(view: &ArrayView) -> String {
-    let of = |last: &LastDrive| {
-        let serial = last.serial.as_ref().map(|serial| format!("serial {serial}"));
-        let more: Vec<String> = serial.into_iter().chain(last.place.clone()).collect();
-        let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
-        format!("; slot {} last had {}{more}", last.slot, last.path)
-    };
-    view.parts.last_drives.iter().map(of).chain(view.parts.spans.iter().map(last_drives)).collect()
+    view.parts.last_drives.iter().map(last_drive).chain(view.parts.spans.iter().map(last_drives)).collect()
+}
+
+/// The drive that a slot had last, in words that follow a sentence.
+pub fn last_drive(last: &LastDrive) -> String {
+    let serial = last.serial.as_ref().map(|serial| format!("serial {serial}"));
+    let more: Vec<String> = serial.into_iter().chain(last.place.clone()).collect();
+    let more = if more.is_empty() { String::new() } else { format!(" ({})", more.join(", ")) };
+    format!("; slot {} last had {}{more}", last.slot, last.path)
 }
 
 fn spare_count(view: &ArrayView) -> usize {

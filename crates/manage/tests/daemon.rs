@@ -66,6 +66,95 @@ fn is_served(view: &Value) -> bool {
     view["health"] == "optimal"
 }
 
+/// Before, Nagios was told that all is well, as the array that could not start was left out, and nothing named a drive that was
+/// missing.
+#[test]
+fn an_array_that_cannot_start_names_its_lost_drives_and_is_critical_for_nagios() {
+    let (place, tank, _) = machine();
+    place.configure("degraded-after = \"never\"");
+    let notes = place.path("state").join("routine.json");
+    let daemon = Daemon::start(&place);
+    let end = Instant::now() + support::PATIENCE;
+    while !fs::read_to_string(&notes).is_ok_and(|text| tank.iter().all(|drive| text.contains(drive))) {
+        assert!(Instant::now() < end, "the daemon has not noted its drives");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let nagios = || place.run(&["status", "--nagios"]);
+    assert!(nagios().code == 0 && nagios().stdout.starts_with("STRIA OK"), "{:?}", nagios());
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    for lost in 1..=3 {
+        // One missing drive: it waits. Two: it cannot start. Three: nothing of it is here.
+        unplug(&place, &tank[3 - lost]);
+        let daemon = Daemon::start(&place);
+        let status = place.run(&["status"]);
+        assert_eq!(status.code, 3, "{status:?}");
+        for (slot, drive) in tank.iter().enumerate() {
+            let named = status.stdout.contains(&format!("slot {slot} last had {drive}"));
+            assert_eq!(named, slot >= 3 - lost, "slot {slot} with {lost} lost: {status:?}");
+        }
+        assert!(place.run(&["explain"]).stdout.contains(&format!("slot 2 last had {}", tank[2])));
+        let told = nagios();
+        assert_eq!(told.code, 2, "{told:?}");
+        assert!(
+            told.stdout.starts_with("STRIA CRITICAL - tank NOT SERVED: ") && told.stdout.contains(" not_served=1\n"),
+            "{told:?}"
+        );
+        let told = place.run(&["status", "tank", "--nagios"]);
+        assert!(told.code == 2 && told.stdout.contains(&format!("slot 2 last had {}", tank[2])), "{told:?}");
+        let mdstat = place.run(&["status", "--mdstat"]);
+        assert!(mdstat.stdout.starts_with("Personalities : "), "{mdstat:?}");
+        assert_eq!(mdstat.stdout.contains("\ntank : inactive "), lost < 3, "{mdstat:?}");
+        mdstat.refused(3, &["tank: NOT SERVED"]);
+        daemon.signal("-TERM");
+        daemon.ended_well();
+    }
+    // An array that was stopped on purpose is no fault.
+    (0..3).for_each(|slot| plug_in(&place, &tank[slot]));
+    let _daemon = Daemon::start(&place);
+    place.ok(&["stop", "tank"]);
+    assert!(nagios().code == 0 && nagios().stdout.contains("tank stopped"), "{:?}", nagios());
+    place.ok(&["stop", "pool"]);
+    assert_eq!(nagios().code, 3, "{:?}", nagios());
+}
+
+#[test]
+fn an_adoption_says_if_the_array_is_not_served_and_events_say_what_has_changed() {
+    let (place, ..) = machine();
+    place.configure("degraded-after = \"never\"");
+    let lake: Vec<String> = ["l0", "l1"].iter().map(|name| place.path(name).display().to_string()).collect();
+    for image in &lake {
+        fs::File::create(image).and_then(|file| file.set_len(SIZE)).expect("an image");
+    }
+    place.ok(&["create", "lake", "--level", "1", "--assume-clean", &lake[0], &lake[1]]);
+    unplug(&place, &lake[1]);
+    let _daemon = Daemon::start(&place);
+    let told = place.ok(&["adopt", "lake", &lake[0]]);
+    assert!(told.contains("it is not served: \"lake\" lacks the drive of slot 1"), "{told}");
+    place.ok(&["release", "lake"]);
+    plug_in(&place, &lake[1]);
+    let told = place.ok(&["adopt", "lake", &lake[0], &lake[1]]);
+    assert!(!told.contains("not served"), "{told}");
+    // Orders say that the configuration was read; events say what that changed.
+    let blank = place.path("blank").display().to_string();
+    fs::File::create(&blank).and_then(|file| file.set_len(SIZE)).expect("an image");
+    place.ok(&["spare", "add", &blank]);
+    place.ok(&["spare", "remove", &blank]);
+    place.ok(&["stop", "lake"]);
+    place.ok(&["rename", "lake", "pond"]);
+    let events = place.ok(&["events"]);
+    let seen: Vec<&str> = ["adopted", "released", "pool", "renamed"].into_iter().filter(|kind| events.contains(kind)).collect();
+    assert_eq!(seen.len(), 4, "{events}");
+    let said = [
+        "belongs to Stria now",
+        "is no longer Stria's",
+        "blank is in the pool of spares now",
+        "blank is no longer in the pool of spares",
+        "is called \"pond\" now",
+    ];
+    said.iter().for_each(|words| assert!(events.contains(words), "{words}: {events}"));
+}
+
 #[test]
 fn the_daemon_serves_its_arrays_and_stays_when_they_stop() {
     let (place, ..) = machine();

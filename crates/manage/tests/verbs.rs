@@ -6,7 +6,7 @@ mod member_name;
 mod support;
 
 use support::daemon::Daemon;
-use support::{Place, contents};
+use support::{Place, contents, unwrapped};
 
 const SIZE: u64 = 64 << 20;
 
@@ -97,6 +97,36 @@ fn a_rename_of_spans_needs_every_member_that_took_part() {
     place.ok(&all(&["rename", "tank", "lake"], &images));
 }
 
+/// Before, only block devices were searched, and the answer for an array that `status` shows was that there is none.
+#[test]
+fn an_array_on_images_that_the_daemon_searches_is_found_by_its_name() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(3, SIZE);
+    place.ok(&all(&["create", "tank", "--level", "5", "--assume-clean"], &images));
+    // The configuration does not name them yet.
+    place.run(&["destroy", "tank", "--yes"]).refused(1, &["no array \"tank\"", "name its drives if they are image files"]);
+    place.ok(&all(&["adopt"], &images));
+    let daemon = Daemon::start(&place);
+    place.run(&["rename", "tank", "lake"]).refused(1, &["is served", "`stria stop tank` first, then rename it"]);
+    place.run(&["destroy", "tank", "--yes"]).refused(1, &["is served", "`stria stop tank` first, then destroy it"]);
+    let told = place.ok(&["set", "tank", "--bitmap", "none"]);
+    assert!(told.contains("the next start after a crash resyncs everything"), "{told}");
+    assert!(unwrapped(&place.ok(&["status", "tank"])).contains("bitmap none: the next start after a crash resyncs everything"));
+    place.ok(&["stop", "tank"]);
+    let told = place.ok(&["rename", "tank", "lake"]);
+    assert!(told.contains("on 3 drives"), "{told}");
+    place.ok(&["start", "lake"]);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    // No daemon has it now.
+    let told = place.ok(&["set", "lake", "--log", "none"]);
+    assert!(told.contains("can damage data that was not being written"), "{told}");
+    place.ok(&["destroy", "lake", "--yes"]);
+    assert!(images.iter().all(|image| place.ok(&["examine", image]).contains("no member of an array")));
+    place.run(&["import", "lake"]).refused(1, &["no array \"lake\""]);
+}
+
 #[test]
 fn a_destroyed_array_is_gone_from_every_drive_and_from_the_configuration() {
     let place = Place::new();
@@ -111,6 +141,11 @@ fn a_destroyed_array_is_gone_from_every_drive_and_from_the_configuration() {
     place.run(&all(&["destroy", "--force"], &tank)).refused(1, &["served", "stria stop tank"]);
     place.run(&["wipe", "--force", &tank[0]]).refused(1, &["in use by"]);
     place.run(&["grow", "tank", &images[4]]).refused(1, &["cannot grow by more drives yet", "because", "mdadm --grow"]);
+    // Whatever the words are, the answer is no spelling hint.
+    place.run(&["grow", "tank", "--raid-devices", "5"]).refused(1, &["cannot grow by more drives yet"]);
+    place.run(&["grow", "tank", "--size", "max"]).refused(1, &["cannot grow to larger drives yet"]);
+    place.run(&["grow", "tank", "-l6", "--chunk", "64K"]).refused(1, &["cannot change its level and strip yet", "mdadm --grow"]);
+    place.run(&["reshape", "tank", "--layout", "n2"]).refused(1, &["cannot change its layout yet"]);
     place.ok(&["stop", "tank"]);
     let before = contents(&tank);
     place.run(&all(&["destroy"], &tank)).refused(4, &["all its data", &tank[3], "--yes"]);

@@ -21,7 +21,8 @@ pub struct Daemon {
 /// `stria adopt`
 #[derive(Args, Debug)]
 pub struct Adopt {
-    /// The array's name or UUID, which is searched for on all block devices; or its drives, such as image files.
+    /// The array's name or UUID, which is searched for on all block devices and the image files of the configuration; or its
+    /// drives, such as other image files.
     #[arg(required = true, value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
     pub what: Vec<PathBuf>,
     /// The name of its exports; by default the array's name.
@@ -51,7 +52,7 @@ pub struct Adopt {
 #[derive(Args, Debug)]
 pub struct Import {
     /// The array to adopt: its name or UUID, or its drives. Without a name, --name and --once, arrays are listed: those on the
-    /// given drives, or on all block devices.
+    /// given drives, or on all block devices and the image files of the configuration.
     #[arg(value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
     pub what: Vec<PathBuf>,
     /// Its new name, also on its drives.

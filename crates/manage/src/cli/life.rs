@@ -23,7 +23,7 @@ pub struct Rename {
     pub old: String,
     /// Its new name: up to 31 bytes.
     pub new: String,
-    /// Its drives; by default all block devices are searched.
+    /// Its drives; by default all block devices and the image files of the configuration are searched.
     #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
     #[command(flatten)]
@@ -37,7 +37,8 @@ pub struct Rename {
 /// `stria destroy`
 #[derive(Args, Debug)]
 pub struct Destroy {
-    /// The array's name or UUID, which is searched for on all block devices; or its drives.
+    /// The array's name or UUID, which is searched for on all block devices and the image files of the configuration; or its
+    /// drives.
     #[arg(required = true, value_name = "ARRAY|DRIVE", value_hint = ValueHint::FilePath)]
     pub what: Vec<PathBuf>,
     /// Do not ask.
@@ -93,6 +94,21 @@ pub struct Grow {
     /// Drives to grow by.
     #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
+    /// The number of members that it should have.
+    #[arg(long, short = 'n', value_name = "COUNT", visible_alias = "raid-devices")]
+    pub members: Option<String>,
+    /// The space to use on each drive.
+    #[arg(long, value_name = "SIZE", alias = "array-size")]
+    pub size: Option<String>,
+    /// Another level.
+    #[arg(long, short, value_name = "LEVEL")]
+    pub level: Option<String>,
+    /// Another layout.
+    #[arg(long, value_name = "LAYOUT")]
+    pub layout: Option<String>,
+    /// Another strip.
+    #[arg(long, value_name = "SIZE", visible_alias = "chunk")]
+    pub strip: Option<String>,
 }
 
 /// `stria set`
@@ -102,7 +118,7 @@ pub struct Grow {
 pub struct Set {
     /// The array's name or UUID.
     pub name: String,
-    /// The drives of an array that is not served, if they are image files.
+    /// The drives of an array that is not served, if they are image files that the configuration does not name.
     #[arg(value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub drives: Vec<PathBuf>,
     /// When writes are acknowledged.

@@ -1,6 +1,6 @@
 //! The commands that say which arrays belong to Stria on this machine: `adopt`, `release`, `config`.
 
-use crate::api::{AdoptedState, Done};
+use crate::api::{AdoptedState, AdoptedView, Done};
 use crate::cli;
 use crate::client::{self, Client};
 use crate::config::edit::Edit;
@@ -24,9 +24,9 @@ use stria_terminal::{Failure, absolute};
 /// When it is not found, or a file cannot be changed.
 pub fn adopt(command: &cli::Adopt, json: bool) -> Result<(), Failure> {
     let (drives, names) = sort_arguments(&command.what);
-    let (assemblies, _) = look(&drives)?;
-    let array = chosen(&assemblies, &names)?;
     let path = config::path(command.config.config.as_deref());
+    let (assemblies, _) = look(&drives, &path)?;
+    let array = chosen(&assemblies, &names)?;
     let terms = Terms {
         name: command.name.clone(),
         ublk: command.ublk.map(|number| number.map_or(Block::Any, Block::Number)),
@@ -42,6 +42,9 @@ pub fn adopt(command: &cli::Adopt, json: bool) -> Result<(), Failure> {
 pub(super) fn say_adopted(path: &Path, uuid: Uuid, adopted: Adopted, socket: Option<&Path>, json: bool) -> Result<(), Failure> {
     let Adopted { name, mut notes } = adopted;
     notes.push(notify_daemon(socket));
+    let is_it = |array: &AdoptedView| array.uuid == uuid.to_string() && array.state != AdoptedState::Served;
+    // Whoever adopts an array expects that it is served now.
+    notes.extend(client::adopted(socket).into_iter().find(is_it).map(|array| format!("it is not served: {}", array.text)));
     let words = || format!("array \"{name}\" ({uuid}) belongs to Stria; {}", notes.join("; "));
     say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
     Ok(())

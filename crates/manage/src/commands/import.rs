@@ -4,13 +4,13 @@ use super::{adopt, life};
 use crate::cli::{self, Cli, Command};
 use crate::config::{self, Block, Config, Uuid};
 use crate::foreign::{FirmwareMember, Foreign, ForeignArray};
-use crate::meant::{chosen, drives, look, tree};
+use crate::meant::{chosen, drives, find_on, look, tree};
 use crate::ownership::{self, Terms};
 use crate::serve::serve;
 use clap::FromArgMatches;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use stria_block::shown;
-use stria_host::{OpenOptions, find, find_everywhere, sort_arguments};
+use stria_host::{OpenOptions, sort_arguments};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
 
@@ -23,10 +23,10 @@ pub fn import(command: &cli::Import, json: bool) -> Result<u8, Failure> {
     let path = config::path(command.config.config.as_deref());
     let config = Config::read(&path)?;
     if names.is_empty() && command.name.is_none() && !command.once {
-        list(&paths, &config, json)?;
+        list(&paths, &path, &config, json)?;
         return Ok(0);
     }
-    let (assemblies, _) = look(&paths)?;
+    let (assemblies, _) = look(&paths, &path)?;
     let array = chosen(&assemblies, &names)?;
     let name = ownership::name_of_import(&config, array, command.name.as_deref())?;
     if command.once {
@@ -66,9 +66,9 @@ fn once(name: &str, drives: Vec<PathBuf>, command: &cli::Import, json: bool) -> 
     Ok(0)
 }
 
-fn list(paths: &[PathBuf], config: &Config, json: bool) -> Result<(), Failure> {
+fn list(paths: &[PathBuf], path: &Path, config: &Config, json: bool) -> Result<(), Failure> {
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
-    let found = if paths.is_empty() { find_everywhere(options)?.0 } else { find(paths, options)? };
+    let found = find_on(paths, path, options)?;
     let foreign = Foreign::of(&found, config);
     if json {
         print_json(&foreign);

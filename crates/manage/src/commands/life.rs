@@ -34,11 +34,11 @@ pub(super) fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Re
 /// When it is served, or a drive cannot be written.
 pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
     let paths = drive_name::paths(&command.drives, "rename")?;
-    let (assemblies, _) = look(&paths)?;
+    let (path, new) = (config::path(command.config.config.as_deref()), &command.new);
+    let (assemblies, _) = look(&paths, &path)?;
     let array = chosen(&assemblies, std::slice::from_ref(&command.old))?;
     let (uuid, socket) = (Uuid(array.uuid), command.control.socket.as_deref());
     refuse_served(socket, uuid, "rename")?;
-    let (path, new) = (config::path(command.config.config.as_deref()), &command.new);
     let renamed = ownership::rename(&path, &assemblies, array, new)?;
     let reply = if renamed.is_known { format!("; {}", notify_daemon(socket)) } else { String::new() };
     let words = || renamed.words(new) + &reply;
@@ -52,7 +52,8 @@ pub fn rename(command: &cli::Rename, json: bool) -> Result<(), Failure> {
 /// When it is served or in use, or nobody confirms it.
 pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     let (paths, names) = sort_arguments(&command.what);
-    let (assemblies, _) = look(&paths)?;
+    let path = config::path(command.config.config.as_deref());
+    let (assemblies, _) = look(&paths, &path)?;
     let array = chosen(&assemblies, &names)?;
     let (uuid, socket) = (Uuid(array.uuid), command.control.socket.as_deref());
     refuse_served(socket, uuid, "destroy")?;
@@ -60,7 +61,6 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     let (paths, uuids): (_, Vec<[u8; 16]>) = (drives(&arrays), arrays.iter().map(|one| one.uuid).collect());
     let (name, list) = (short_name(&array.name), paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>());
     confirm(&format!("Destroying array \"{name}\" ({uuid}) loses all its data, on {}.", list.join(", ")), command.force)?;
-    let path = config::path(command.config.config.as_deref());
     let is_known = Config::read(&path)?.arrays.iter().any(|known| known.uuid == uuid);
     let edit = is_known.then(|| without(&path, uuid)).transpose()?;
     let kept = stria_host::destroy(&paths, &uuids)?;
@@ -120,10 +120,16 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
 
 /// The reason why an array does not grow.
 pub fn grow(command: &cli::Grow) -> Failure {
-    let name = &command.name;
-    let why = if command.drives.is_empty() { "to larger drives" } else { "by more drives" };
+    let cli::Grow { name, drives, members, level, layout, strip, .. } = command;
+    let geometry = [("level", level), ("layout", layout), ("strip", strip)];
+    let geometry: Vec<&str> = geometry.iter().filter(|(_, wanted)| wanted.is_some()).map(|(what, _)| *what).collect();
+    let what = match (&geometry[..], drives.is_empty() && members.is_none()) {
+        ([], true) => "grow to larger drives".to_owned(),
+        ([], false) => "grow by more drives".to_owned(),
+        (several, _) => format!("change its {}", several.join(" and ")),
+    };
     Failure::Failed(format!(
-        "\"{name}\" cannot grow {why} yet, because the write log and the checksums lie where md moves data during a reshape. Until Stria can, stop \
+        "\"{name}\" cannot {what} yet, because the write log and the checksums lie where md moves data during a reshape. Until Stria can, stop \
          the array and use `mdadm --grow` on Linux md: `stria serve` takes it back when the reshape has ended"
     ))
 }

@@ -7,13 +7,24 @@ use crate::config::{self, Uuid};
 use crate::meant::{chosen, look};
 use crate::ownership;
 use crate::plan_words::PlanSentence;
-use crate::settings::WriteMode;
+use crate::settings::{SettingsRequest, WriteMode};
 use crate::{cli, drive_name};
 use hyper::Method;
 use serde_json::json;
 use stria_host::short_name;
 use stria_terminal::Failure;
 use stria_terminal::output::{confirm, say};
+
+/// The costs of settings that take protection away; those of a write policy come with the answer.
+fn costs(request: &SettingsRequest) -> Vec<String> {
+    let is_none = |wanted: &Option<String>| wanted.as_deref() == Some("none");
+    let bitmap = is_none(&request.bitmap).then_some(
+        "without a write-intent bitmap, the next start after a crash resyncs everything, and a member that was away is rebuilt in full",
+    );
+    let log = is_none(&request.log)
+        .then_some("without a write log, a crash together with a lost drive can damage data that was not being written");
+    bitmap.into_iter().chain(log).map(str::to_owned).collect()
+}
 
 /// Changes settings of an array.
 ///
@@ -40,13 +51,14 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
         }
         None => {
             let paths = drive_name::paths(&command.drives, "set")?;
-            let (assemblies, _) = look(&paths)?;
+            let (assemblies, _) = look(&paths, &path)?;
             let array = chosen(&assemblies, std::slice::from_ref(&command.name))?;
             let name = short_name(&array.name).to_owned();
             let notes = ownership::change(&assemblies, array, &request)?.into_iter().collect();
             (Uuid(array.uuid), name, notes)
         }
     };
+    notes.extend(costs(&request));
     let keeps = request.is_kept();
     match (keeps, keeps && ownership::keep(&path, uuid, &request)?) {
         (false, _) => {}

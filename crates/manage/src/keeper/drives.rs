@@ -1,14 +1,10 @@
 //! The drives of this machine that are members of arrays, by what their superblocks say.
 
-use crate::config::{self, Uuid};
+use crate::config::{self, Uuid, files};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use stria_drive::real_path_within;
 use stria_host::{Examined, HostError, block_devices, examine, holds_clients_data};
-
-/// The time that the resolution of a path may take.
-const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
 
 /// The array a drive says it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +25,7 @@ impl Drives {
     pub fn scan(&mut self, config: &config::Daemon, pool: &[PathBuf], is_silent: impl Fn(&Path) -> bool) -> Vec<HostError> {
         let mut paths = if config.block_devices { block_devices() } else { Vec::new() };
         paths.retain(|path| !is_mapped(path));
-        paths.extend(config.search.iter().flat_map(|path| files(path)));
+        paths.extend(config.images());
         // A spare of the pool may have been taken.
         paths.extend(pool.iter().flat_map(|path| files(path)));
         paths.extend(self.0.keys().filter(|path| path.exists()).cloned());
@@ -45,7 +41,7 @@ impl Drives {
     /// # Errors
     /// When it cannot be read.
     pub fn look(&mut self, path: &Path) -> Result<(PathBuf, Option<Membership>), HostError> {
-        let path = real_path_within(path, RESOLVE_WITHIN);
+        let path = real_path_within(path, config::RESOLVE_WITHIN);
         self.0.remove(&path);
         // Data of clients is no member, and a member that lies on its own array would wait for itself.
         if holds_clients_data(&path) {
@@ -76,17 +72,4 @@ pub fn is_mapped(path: &Path) -> bool {
     let Some(name) = path.file_name() else { return false };
     let holders = std::fs::read_dir(Path::new("/sys/class/block").join(name).join("holders"));
     holders.into_iter().flatten().flatten().any(|holder| holder.file_name().to_string_lossy().starts_with("dm-"))
-}
-
-/// The file, or the files of the folder, without links.
-pub fn files(path: &Path) -> Vec<PathBuf> {
-    let real = real_path_within(path, RESOLVE_WITHIN);
-    if !real.is_dir() {
-        return if real.exists() { vec![real] } else { Vec::new() };
-    }
-    let entries = std::fs::read_dir(&real).into_iter().flatten().flatten();
-    let mut files: Vec<PathBuf> =
-        entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file())).map(|entry| entry.path()).collect();
-    files.sort();
-    files
 }

@@ -5,7 +5,7 @@
 
 use super::types::{ArrayEntry, DriveMembership, DrivePage};
 use crate::api::MemberView;
-use crate::keeper::{files, is_mapped};
+use crate::keeper::is_mapped;
 use crate::monitor::DriveEntry;
 use crate::mounts::{mounted, users};
 use crate::view::all_members;
@@ -19,7 +19,7 @@ use stria_host::{Examined, HostError, block_devices, examine, short_name};
 pub fn paths(config: &crate::config::Daemon) -> Vec<PathBuf> {
     let mut paths = if config.block_devices { block_devices() } else { Vec::new() };
     paths.retain(|path| !is_mapped(path));
-    paths.extend(config.search.iter().flat_map(|path| files(path)));
+    paths.extend(config.images());
     paths.sort();
     paths.dedup();
     paths

@@ -616,7 +616,7 @@ fn create(machine: &Machine, create: &CreateAction, force: bool) -> Result<Outco
         false => Overwrite::Nothing,
     };
     let uuid = stria_host::create(&spec(create, overwrite)?)?;
-    let (assemblies, _) = look(&paths).map_err(failed)?;
+    let (assemblies, _) = look(&paths, &machine.config_path).map_err(failed)?;
     let made = assemblies.iter().find(|one| one.uuid == uuid);
     let made = made.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, Words::told(cannot_be_read_back(&create.name))))?;
     let notes = adopt(machine, &assemblies, made, Some(create.name.clone()), create.ublk)?;
