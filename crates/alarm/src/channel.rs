@@ -3,7 +3,8 @@
 use crate::config::{AlarmConfig, JournalConfig, MailConfig};
 use crate::event::{Message, Phase};
 use crate::journal::Journal;
-use lettre::message::{Mailbox, header::ContentType};
+use lettre::message::Mailbox;
+use lettre::message::header::{ContentType, Header, HeaderName, HeaderValue, MIME_VERSION_1_0};
 use lettre::transport::smtp::SmtpTransportBuilder;
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::{SmtpTransport, Transport};
@@ -154,6 +155,24 @@ impl Channel {
     }
 }
 
+/// A program wrote the mail, so no program should answer it (RFC 3834).
+#[derive(Clone, Debug)]
+struct AutoSubmitted;
+
+impl Header for AutoSubmitted {
+    fn name() -> HeaderName {
+        HeaderName::new_from_ascii_str("Auto-Submitted")
+    }
+
+    fn parse(_: &str) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        Ok(Self)
+    }
+
+    fn display(&self) -> HeaderValue {
+        HeaderValue::new(Self::name(), "auto-generated".into())
+    }
+}
+
 impl Mail {
     fn new(config: &MailConfig) -> Result<Self, String> {
         let address = |text: &str| text.parse::<Mailbox>().map_err(|error| format!("{text} is not an address ({error})"));
@@ -186,13 +205,20 @@ impl Mail {
         Ok(Self { to, from, by })
     }
 
-    fn send(&self, message: &Message) -> Result<(), String> {
-        let mut builder = lettre::Message::builder().from(self.from.clone()).header(ContentType::TEXT_PLAIN);
+    fn letter(&self, message: &Message) -> Result<lettre::Message, String> {
+        // Without a MIME version the encoding of the text counts for nothing.
+        let mut builder =
+            lettre::Message::builder().header(MIME_VERSION_1_0).header(ContentType::TEXT_PLAIN).header(AutoSubmitted);
+        builder = builder.message_id(None).from(self.from.clone());
         for to in &self.to {
             builder = builder.to(to.clone());
         }
         let subject = shown_sentence(&format!("[stria] {}: {}", host(), message.subject())).to_string();
-        let mail = builder.subject(subject).body(body(message)).map_err(|error| error.to_string())?;
+        builder.subject(subject).body(body(message)).map_err(|error| error.to_string())
+    }
+
+    fn send(&self, message: &Message) -> Result<(), String> {
+        let mail = self.letter(message)?;
         match &self.by {
             MailBy::Server(server) => server.send(&mail).map(|_| ()).map_err(|error| error.to_string()),
             MailBy::Login { url, user, file, server } => {
@@ -465,6 +491,24 @@ mod tests {
         );
         let error = send_by_program(&folder.path().join("none"), &mail, Duration::from_secs(60)).expect_err("it is not there");
         assert!(error.contains("is missing: install a mail server"), "{error}");
+    }
+
+    /// Before, the mail had no MIME version: some programs showed "t=C3=A4nk".
+    #[test]
+    fn a_mail_says_how_its_text_is_encoded_and_that_a_program_wrote_it() {
+        let mail = Mail::new(&MailConfig { to: vec!["a@b.example".into()], ..MailConfig::default() }).expect("it is valid");
+        let mut message = message(Phase::Raised);
+        message.cause.array = "tänk".into();
+        let text = String::from_utf8(mail.letter(&message).expect("a mail").formatted()).expect("ASCII");
+        let (head, text) = text.split_once("\r\n\r\n").expect("a head");
+        let wanted = [
+            "MIME-Version: 1.0",
+            "Content-Type: text/plain; charset=utf-8",
+            "Content-Transfer-Encoding: quoted-printable",
+            "Auto-Submitted: auto-generated",
+        ];
+        wanted.iter().for_each(|line| assert!(head.lines().any(|found| found == *line), "{line}: {head}"));
+        assert!(head.contains("\r\nMessage-ID: <") && head.is_ascii() && text.contains("t=C3=A4nk"), "{head}\n{text}");
     }
 
     #[test]
