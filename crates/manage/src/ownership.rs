@@ -242,6 +242,17 @@ pub fn keep(path: &Path, uuid: Uuid, request: &SettingsRequest) -> Result<bool, 
     Ok(true)
 }
 
+/// The failure after settings were changed (`done`) and the configuration could not keep those that it has to.
+pub fn not_stored(done: &[String], failure: Failure) -> Failure {
+    match done {
+        [] => failure,
+        done => Failure::Failed(format!(
+            "{}; the next start has the old setting, as this one was not stored: {failure}",
+            done.join("; ")
+        )),
+    }
+}
+
 /// The locked configuration, and what it says of the array. `None`: it does not name the array.
 fn edit_of(path: &Path, uuid: Uuid) -> Result<Option<(Edit, Array)>, Failure> {
     let find = |config: &Config| config.arrays.iter().find(|known| known.uuid == uuid).cloned();

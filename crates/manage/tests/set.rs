@@ -175,6 +175,25 @@ fn the_daemon_keeps_settings_in_its_configuration() {
 }
 
 /// Before that, the start after the pause named the drive that was gone, and failed for it.
+/// Before, the answer was only that the file cannot be changed, while writes were acknowledged as the command asked.
+#[test]
+fn a_setting_that_cannot_be_stored_is_told_as_one_that_holds() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(2, 64 * MIB);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    place.ok(&["adopt", &images[0], &images[1]]);
+    let _daemon = Daemon::start(&place);
+    // The file that is locked for every change cannot be opened, as on a file system that is mounted read-only.
+    let lock = place.path(".stria.lock");
+    std::fs::remove_file(&lock).and_then(|()| std::fs::create_dir(&lock)).expect("a folder in its place");
+    place.run(&["set", "tank", "--write", "back", "--yes"]).refused(1, &["writes BACK", "was not stored", "cannot be changed"]);
+    assert!(unwrapped(&place.ok(&["status", "tank"])).contains("writes BACK"));
+    std::fs::remove_dir(&lock).expect("an empty folder");
+    place.ok(&["set", "tank", "--write", "back", "--yes"]);
+    assert!(std::fs::read_to_string(place.config()).expect("a text").contains("write = \"back\""));
+}
+
 #[test]
 fn a_drive_that_is_gone_at_the_pause_keeps_no_redundant_array_down() {
     let place = Place::new();

@@ -60,7 +60,10 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
     };
     notes.extend(costs(&request));
     let keeps = request.is_kept();
-    match (keeps, keeps && ownership::keep(&path, uuid, &request)?) {
+    let stored = if keeps { ownership::keep(&path, uuid, &request) } else { Ok(false) };
+    // The setting holds all the same.
+    let stored = stored.map_err(|failure| ownership::not_stored(&notes, failure))?;
+    match (keeps, stored) {
         (false, _) => {}
         (true, true) => {
             notify_daemon(socket);

@@ -656,7 +656,9 @@ fn set(machine: &Machine, array: &str, request: &SettingsRequest) -> Result<Stri
         let (assemblies, _) = machine.assemblies()?;
         notes.extend(ownership::change(&assemblies, assembly(&assemblies, &entry.uuid)?, request).map_err(failed)?);
     }
-    if request.is_kept() && ownership::keep(&machine.config_path, uuid, request).map_err(failed)? {
+    let stored = if request.is_kept() { ownership::keep(&machine.config_path, uuid, request) } else { Ok(false) };
+    // The setting holds all the same.
+    if stored.map_err(|failure| failed(ownership::not_stored(&notes, failure)))? {
         machine.keeper.reload()?;
         notes.push("stored in the configuration".into());
     }
