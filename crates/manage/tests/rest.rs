@@ -520,8 +520,16 @@ fn jobs_are_cancelled_where_their_work_can_end() {
     let job = ended(&place, &act(json!({"action": "scrub", "array": "tank"})));
     let ends = json!([{"code": "scrub-while", "values": {"task": "rebuild", "percent": job["ends"][0]["values"]["percent"]}}]);
     assert_eq!((&job["state"], &job["ends"]), (&json!("failed"), &ends), "{job:#}");
-    let events = ask(&place, "/events?kind=job", None).body;
-    let last = events["events"].as_array().and_then(|events| events.last()).expect("an event");
+    // The event follows once the job's end is on disk.
+    let end = Instant::now() + PATIENCE;
+    let last = loop {
+        let events = ask(&place, "/events?kind=job", None).body;
+        let last = events["events"].as_array().and_then(|events| events.last()).cloned().expect("an event");
+        if last["said"]["values"]["job"] == job["id"] || Instant::now() > end {
+            break last;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
     assert_eq!((&last["said"]["code"], &last["said"]["values"]["ends"]), (&json!("job-failed"), &ends), "{last:#}");
     // The alarm of the failed drive, and the matter of a member, say what is left.
     let alarm = || ask(&place, "/alarms", None).body[0].clone();
