@@ -190,11 +190,33 @@ fn new_service(config: &Config, socket: &Path) -> Result<NewService, Failure> {
     let event_file = event_file::keep(&service, &config.daemon.state);
     let (ledger, damage) = Ledger::open(&config.daemon.state);
     let ledger = Arc::new(ledger);
+    tell_unnamed(&service, &ledger, config);
     service.remember(Arc::clone(&ledger));
     for text in damage.into_iter().chain(no_group) {
         service.events().push(view::plain_event("", "warning", text));
     }
     Ok(NewService { service, event_file, ledger, late_nbd, nbd_group })
+}
+
+/// Warns once of arrays that the daemon has served and the configuration names no more: an editor, or a file system after a power
+/// cut, may have emptied the file, which is a valid one.
+fn tell_unnamed(service: &Service, ledger: &Ledger, config: &Config) {
+    let known: Vec<String> = config
+        .arrays
+        .iter()
+        .flat_map(|array| std::iter::once(&array.uuid).chain(&array.spans))
+        .map(ToString::to_string)
+        .collect();
+    let unnamed = ledger.unknown(&known);
+    for (uuid, drives) in &unnamed {
+        let drives: String = drives.iter().map(view::last_drive).collect();
+        let text = format!(
+            "array or span {uuid} was served before, and the configuration does not name it any more, so it is not started: if that was \
+             not meant, restore the configuration, or `stria adopt` the array{drives}"
+        );
+        service.events().push(view::plain_event("", "warning", text));
+    }
+    ledger.forget(&unnamed.into_iter().map(|(uuid, _)| uuid).collect::<Vec<_>>());
 }
 
 /// A daemon that has begun, and obeys signals.

@@ -359,7 +359,8 @@ impl Entry {
         }
     }
 
-    /// The drives that it lacks, as they are remembered, in words that follow a sentence.
+    /// The drives of slots that lack one, as they are remembered, in words that follow a sentence. Of two copies of a member they
+    /// tell which one the array has used.
     fn lost_drives(&self, service: &Service) -> String {
         let known: Vec<LastDrive> = match &self.state {
             State::Absent => self.uuids().iter().flat_map(|uuid| service.last_drives(uuid, |_| true)).collect(),

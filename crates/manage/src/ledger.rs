@@ -151,6 +151,13 @@ impl Ledger {
         self.lock().notes.arrays.get(uuid).cloned().unwrap_or_default()
     }
 
+    /// The arrays and spans that have had drives here and are none of `known`, with these drives.
+    pub fn unknown(&self, known: &[String]) -> Vec<(String, Vec<LastDrive>)> {
+        let kept = self.lock();
+        let others = kept.notes.arrays.iter().filter(|(uuid, notes)| !known.contains(uuid) && !notes.drives.is_empty());
+        others.map(|(uuid, notes)| (uuid.clone(), notes.drives.values().cloned().collect())).collect()
+    }
+
     /// The notes of a drive, by its key.
     pub fn drive(&self, key: &str) -> DriveNotes {
         self.lock().notes.drives.get(key).cloned().unwrap_or_default()

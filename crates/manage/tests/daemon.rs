@@ -109,8 +109,29 @@ fn an_array_that_cannot_start_names_its_lost_drives_and_is_critical_for_nagios()
         daemon.signal("-TERM");
         daemon.ended_well();
     }
-    // An array that was stopped on purpose is no fault.
     (0..3).for_each(|slot| plug_in(&place, &tank[slot]));
+    // Of a drive that came twice, the one that the array has used is named.
+    unplug(&place, &tank[1]);
+    fs::copy(&tank[2], &tank[1]).expect("a copy");
+    let daemon = Daemon::start(&place);
+    let told = place.run(&["status"]).stdout;
+    assert!(told.contains("copies of the same member") && told.contains(&format!("slot 2 last had {}", tank[2])), "{told}");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    plug_in(&place, &tank[1]);
+    // A configuration that was emptied is a valid one; the arrays that it has lost are told of once.
+    let config = fs::read_to_string(place.config()).expect("a text");
+    let (head, _) = config.split_once("[[array]]").expect("arrays");
+    for told in [2, 0] {
+        fs::write(place.config(), head).expect("a file");
+        let daemon = Daemon::start(&place);
+        daemon.signal("-TERM");
+        let log = daemon.ended_well();
+        assert_eq!(log.matches("the configuration does not name it any more").count(), told, "{log}");
+        assert_eq!(log.contains(&format!("; slot 2 last had {}", tank[2])), told > 0, "{log}");
+    }
+    fs::write(place.config(), config).expect("a file");
+    // An array that was stopped on purpose is no fault.
     let _daemon = Daemon::start(&place);
     place.ok(&["stop", "tank"]);
     assert!(nagios().code == 0 && nagios().stdout.contains("tank stopped"), "{:?}", nagios());
