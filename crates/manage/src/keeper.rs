@@ -1072,7 +1072,7 @@ impl Work {
         Some(set.map_or_else(|error| error.to_string(), |done| done.message))
     }
 
-    /// Events for what another configuration gives to Stria or takes from it. Those who edit the file give no order.
+    /// Events for what another configuration gives to Stria or takes from it: an edit of the file is no order.
     fn tell_changes(&self, config: &Config) {
         let tell = |name: &str, kind, text| self.service.events().push(view::plain_event(name, kind, text));
         for array in &config.arrays {

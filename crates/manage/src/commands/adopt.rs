@@ -43,7 +43,7 @@ pub(super) fn say_adopted(path: &Path, uuid: Uuid, adopted: Adopted, socket: Opt
     let Adopted { name, mut notes } = adopted;
     notes.push(notify_daemon(socket));
     let is_it = |array: &AdoptedView| array.uuid == uuid.to_string() && array.state != AdoptedState::Served;
-    // Whoever adopts an array expects that it is served now.
+    // An array that was adopted is expected to be served now.
     notes.extend(client::adopted(socket).into_iter().find(is_it).map(|array| format!("it is not served: {}", array.text)));
     let words = || format!("array \"{name}\" ({uuid}) belongs to Stria; {}", notes.join("; "));
     say(json, words, || json!({"name": name, "uuid": uuid.to_string(), "config": path, "notes": notes}));
