@@ -72,6 +72,24 @@ fn larger_requests_are_fewer_and_carry_more() {
     }
 }
 
+/// Reads in order find what the read before left in a die's page register. Without it 32 small ones met on one or two dies, and
+/// the P4510 read 4 KiB in order with a fifth of its random rate.
+#[test]
+fn reads_in_order_are_not_slower_than_at_random() {
+    for (key, platform) in [("d3700", "d3700-host"), ("p4510", "p4510-host"), ("ssd520", "z87"), ("s3500", "c226")] {
+        for (block_kib, depth) in [(4, 1), (4, 8), (4, 32), (16, 32), (64, 32)] {
+            let reads = |pattern: Pattern| {
+                let mut rig = used(platform, key, Level::Single, 1);
+                let (warm_up, requests) = (1_000, 6_000);
+                let load = Load { pattern, block_bytes: block_kib << 10, warm_up, requests, ..Load::random(&rig, depth, 1.0) };
+                run(&mut rig, &load).iops
+            };
+            let (random, in_order) = (reads(Pattern::Random), reads(Pattern::Sequential));
+            assert!(in_order > 0.97 * random, "{key}, {block_kib} KiB, {depth}: {in_order:.0} and {random:.0}");
+        }
+    }
+}
+
 /// Five, seven and eight drives, which nobody published, on platforms of which two to six were.
 #[test]
 fn more_drives_are_never_slower_and_never_faster_than_their_sum() {
