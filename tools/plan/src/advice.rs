@@ -288,12 +288,14 @@ fn alone_why(wish: &Wish, first: &Trial, slower: &[Trial]) -> Option<String> {
         weight(a).total_cmp(&weight(b))
     })?;
     let (own, others) = (&first.parts[index], &other.parts[index]);
-    let level = other.candidate.level;
+    let Candidate { level, members, .. } = other.candidate;
+    // Whole stripes are written without a read: then drives take in the data, its parity, and nothing else.
+    let whole_stripes = 1.0 / level.data_share(members);
     let cause = match (own.written_share, others.written_share) {
         (Some(own), Some(others)) if others > 1.05 * own => {
             format!(", as it writes {own:.1} bytes to drives for each byte of clients, and {level} writes {others:.1}")
         }
-        _ if other.candidate.level.parities() > 0 && own.written_share.is_some() => {
+        (Some(_), Some(others)) if level.parities() > 0 && others > 1.05 * whole_stripes => {
             format!(", as {level} reads old data and parity before it writes")
         }
         _ => String::new(),
@@ -326,6 +328,21 @@ mod tests {
             risk: None,
             wear: None,
             price: None,
+        }
+    }
+
+    fn part(iops: f64) -> PartFigures {
+        PartFigures {
+            name: "x".to_owned(),
+            iops,
+            iops_spread: 0.0,
+            bytes_per_s: iops,
+            mean_ns: 1.0,
+            read_p99_ns: None,
+            write_p99_ns: None,
+            written_share: None,
+            worn_share: None,
+            calibration: None,
         }
     }
 
@@ -374,6 +391,23 @@ mod tests {
         assert_eq!(asked.lifetime_refusal(), None);
     }
 
+    /// RAID 6 of four in strips of 16 KiB takes in 2 bytes for each byte of a sequential writer, so it writes whole stripes. It
+    /// was said to read before it writes.
+    #[test]
+    fn an_array_that_writes_whole_stripes_is_not_said_to_read_before() {
+        let writing = |level, speed: f64, share| {
+            let part = PartFigures { written_share: Some(share), worn_share: Some(share / 4.0), ..part(speed) };
+            Trial { parts: vec![part], ..trial(level, 4, 16, speed) }
+        };
+        let asked = Wish { purpose: Purpose::mix(1 << 20, 0.0, 1, crate::load::Pattern::Sequential).expect("a load"), ..wish() };
+        let why = |share: f64| {
+            let (first, other) = (writing(Level::Raid10, 2.0, share), writing(Level::Raid6 { spans: 1 }, 1.0, share));
+            alone_why(&asked, &first, &[other]).expect("there is another level")
+        };
+        assert!(why(2.0).ends_with("of RAID 6 over 4 drives with strips of 16 KiB."), "{}", why(2.0));
+        assert!(why(4.0).ends_with(", as RAID 6 reads old data and parity before it writes."), "{}", why(4.0));
+    }
+
     /// A strip that leaves too little space is no choice where another leaves enough.
     #[test]
     fn the_best_strip_is_one_that_fulfils_the_wish() {
@@ -387,18 +421,6 @@ mod tests {
     /// alike.
     #[test]
     fn reasons_speak_of_the_arrays_that_the_ranking_took_as_alike() {
-        let part = |iops: f64| PartFigures {
-            name: "x".to_owned(),
-            iops,
-            iops_spread: 0.0,
-            bytes_per_s: iops,
-            mean_ns: 1.0,
-            read_p99_ns: None,
-            write_p99_ns: None,
-            written_share: None,
-            worn_share: None,
-            calibration: None,
-        };
         let with = |level, members, speed: f64| Trial { parts: vec![part(speed)], ..trial(level, members, 64, speed) };
         let mut ranking =
             vec![with(Level::Raid10, 8, 1.0), with(Level::Raid10, 4, 0.971), with(Level::Raid5 { spans: 1 }, 3, 0.952)];

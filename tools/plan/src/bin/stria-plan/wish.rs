@@ -67,7 +67,7 @@ pub struct WishArgs {
     /// Correct the models by the measurements of `stria lab run --verify-plan` on this machine
     #[arg(long)]
     calibrated: bool,
-    /// Measured requests of each load: more take longer and are more exact
+    /// Measured requests of each load: more take longer and are more exact. 32 for each in flight at least
     #[arg(long, value_name = "N", default_value_t = 12_000, value_parser = clap::value_parser!(u64).range(1_000..=1_000_000))]
     requests: u64,
 }
