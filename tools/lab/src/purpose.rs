@@ -224,6 +224,16 @@ impl Mix {
     }
 }
 
+/// 100: a share of so many requests has a standard error of five points at most.
+const REQUESTS_FEW: u64 = 100;
+
+/// "20000 requests"; of few with a warning.
+fn few(requests: u64) -> String {
+    let plural = if requests == 1 { "" } else { "s" };
+    let warning = if requests < REQUESTS_FEW { ", too few to tell shares and sizes," } else { "" };
+    format!("{requests} request{plural}{warning}")
+}
+
 /// The purpose of a trace.
 fn of_trace(path: &Path, format: Format) -> Result<Purpose, PurposeError> {
     let source = Source::open(path, format)?;
@@ -294,7 +304,7 @@ fn of_trace(path: &Path, format: Format) -> Result<Purpose, PurposeError> {
     Ok(Purpose {
         name: "trace".to_owned(),
         about: format!("{mix_words}, within {}{hot}, {depth_words}; {rate}", show_size(footprint.bytes())),
-        measured: Some(format!("{requests} requests of the trace {} ({})", file_name(path), format.name())),
+        measured: Some(format!("{} of the trace {} ({})", few(requests), file_name(path), format.name())),
         parts: vec![part],
     })
 }

@@ -313,7 +313,7 @@ fn moment(
         _ => done_seconds / share,
     };
     let words = format!("pass {pass} of {}, {} of {} requests", request.passes, reached.requests, totals.requests());
-    Moment { section: format!("replay of {}", request.name), words, done_seconds, total_seconds }
+    Moment { section: format!("replay of {}", request.name), words, done_seconds, total_seconds, is_virtual: false }
 }
 
 /// One pass by fio, which is given the trace as a log of its own.

@@ -82,6 +82,8 @@ pub struct Moment {
     pub done_seconds: f64,
     /// Seconds of work in total, at least.
     pub total_seconds: f64,
+    /// True if models work: these seconds are of their virtual time, of which thousands take one.
+    pub is_virtual: bool,
 }
 
 /// Receives the progress.
@@ -354,8 +356,9 @@ impl<'a> Runner<'a> {
     }
 
     fn go(mut self, specs: &[TargetSpec]) -> Result<Manifest, RunError> {
+        self.moment.is_virtual = specs.iter().all(|spec| spec.model.is_some());
         let busy = self.manifest.environment.busy_percent;
-        if busy > BUSY_PERCENT && self.manifest.resumed_ms.is_empty() {
+        if busy > BUSY_PERCENT && !self.moment.is_virtual && self.manifest.resumed_ms.is_empty() {
             self.note(NoteKind::Background, None, format!("others used {busy:.0} % of the CPUs just before the run"))?;
         }
         self.ask_hosts(specs)?;

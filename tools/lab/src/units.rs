@@ -42,6 +42,8 @@ pub fn show_size(bytes: u64) -> String {
 pub fn show_seconds(seconds: f64) -> String {
     let whole = seconds.round() as u64;
     match (whole / 86400, whole / 3600 % 24, whole / 60 % 60, whole % 60) {
+        // "0 s" would be said of them.
+        (0, 0, 0, _) if seconds > 0.0 && seconds < 0.05 => format!("{} ms", (seconds * 1e5).round().max(1.0) / 100.0),
         (0, 0, 0, _) if seconds < 10.0 => format!("{} s", (seconds * 10.0).round() / 10.0),
         (0, 0, 0, seconds) => format!("{seconds} s"),
         (0, 0, minutes, seconds) => format!("{minutes} min {seconds:02} s"),
@@ -98,6 +100,10 @@ mod tests {
             assert!(parse_size(text).is_err(), "{text}");
         }
         assert_eq!((show_size(512), show_size(3 << 29)), ("512 B".into(), "1.5 GiB".into()));
+        assert_eq!(
+            (show_seconds(0.0), show_seconds(0.0189), show_seconds(0.05)),
+            ("0 s".into(), "18.9 ms".into(), "0.1 s".into())
+        );
         assert_eq!(
             (show_seconds(1.25), show_seconds(61.0), show_seconds(90000.0)),
             ("1.3 s".into(), "1 min 01 s".into(), "1 d 1 h".into())

@@ -41,6 +41,16 @@ fn msr(groups: u64) -> String {
     text
 }
 
+/// A trace of one request was "1 requests" and told shares of all or nothing without a word of doubt.
+#[test]
+fn a_trace_of_few_requests_is_said_to_tell_little() {
+    let folder = folder();
+    let measured = |name: &str, text: &str| of(&file(folder.path(), name, text)).measured.expect("a trace");
+    let first = msr(1).lines().next().expect("a request").to_owned() + "\n";
+    assert_eq!(measured("one.csv", &first), "1 request, too few to tell shares and sizes, of the trace one.csv (msr)");
+    assert_eq!(measured("many.csv", &msr(40)), "120 requests of the trace many.csv (msr)");
+}
+
 #[test]
 fn the_mix_of_a_trace_is_found_again() {
     let folder = folder();
@@ -137,7 +147,9 @@ fn what_is_no_purpose_gets_a_sentence() {
         (path("huge", "1,a,0,Read,0,99999999999,1\n"), "99999999999 bytes at 0, which no drive has"),
         (path("far", "1,a,0,Read,18446744073709551615,4096,1\n"), "which no drive has"),
         (path("flushes", "fio version 2 iolog\n/dev/x add\n/dev/x sync\n"), "neither reads nor writes data"),
-        (path("late", "1,a,0,Read,0,4096,1\n2,a,0,Reads,0,4096,1\n"), "line 2"),
+        (path("late", "1,a,0,Read,0,4096,1\n2,a,0,Reads,0,4096,1\n"), "line 2: type \"Reads\" is neither Read nor Write"),
+        (format!("alibaba:{}", path("opcodes", "1,R,0,4096,1\n2,X,0,4096,2\n")), "line 2: opcode \"X\" is neither R nor W"),
+        (format!("msr:{}", path("short", "1,a,0,Read,0,4096,1\n2,a,0\n")), "line 2: type is missing"),
         ("/nowhere/trace.csv".to_owned(), "No such file"),
         (folder.path().to_str().expect("text").to_owned(), "manifest.json"),
     ] {

@@ -90,7 +90,8 @@ fn msr(text: &str) -> Result<Option<Line<'_>>, String> {
     let op = match fields.next() {
         Some("Read") => Op::Read,
         Some("Write") => Op::Write,
-        other => return Err(format!("type {other:?} is neither Read nor Write")),
+        Some(other) => return Err(format!("type {other:?} is neither Read nor Write")),
+        None => return Err("type is missing".into()),
     };
     let (offset, bytes) = (number(fields.next(), "offset")?, number(fields.next(), "size")?);
     // Some copies of these traces lack the last column.
@@ -104,7 +105,8 @@ fn alibaba(text: &str) -> Result<Option<Line<'_>>, String> {
     let op = match fields.next() {
         Some("R") => Op::Read,
         Some("W") => Op::Write,
-        other => return Err(format!("opcode {other:?} is neither R nor W")),
+        Some(other) => return Err(format!("opcode {other:?} is neither R nor W")),
+        None => return Err("opcode is missing".into()),
     };
     let (offset, bytes) = (number(fields.next(), "offset")?, number(fields.next(), "length")?);
     let time_ns = product(number(fields.next(), "timestamp")?, 1000)?;

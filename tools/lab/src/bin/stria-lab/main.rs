@@ -373,7 +373,8 @@ impl Progress for Teller {
         let share = (moment.done_seconds / moment.total_seconds.max(1e-9)).min(1.0);
         self.bar.set_position((share * 1000.0) as u64);
         // Sections and notes hold names from the run's folder.
-        let message = shown_sentence(&format!("{left} left or more; {}: {}", moment.section, moment.words)).to_string();
+        let of = if moment.is_virtual { " of virtual time" } else { "" };
+        let message = shown_sentence(&format!("{left}{of} left or more; {}: {}", moment.section, moment.words)).to_string();
         if self.bar.is_hidden() && !self.quiet && Instant::now() >= self.line_due {
             eprintln!("{:.0} %, {message}", share * 100.0);
             self.line_due = Instant::now() + LINE_EVERY;
