@@ -364,7 +364,7 @@ impl Entry {
     fn lost_drives(&self, service: &Service) -> String {
         let known: Vec<LastDrive> = match &self.state {
             State::Absent => self.uuids().iter().flat_map(|uuid| service.last_drives(uuid, |_| true)).collect(),
-            State::Waiting(why, _) if why.obstacle == Obstacle::Drives => {
+            State::Waiting(why, _) if matches!(why.obstacle, Obstacle::Drives | Obstacle::TooFew) => {
                 let of = |(uuid, slots): &(String, Vec<usize>)| service.last_drives(uuid, |slot| slots.contains(&slot));
                 self.lacking.iter().flat_map(of).collect()
             }
