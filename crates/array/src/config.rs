@@ -67,7 +67,7 @@ pub struct MemberConfig {
     /// Sectors of the data area known to be unreadable.
     pub bad_blocks: Vec<Range<MemberSector>>,
     /// The most bad blocks that its list on disk holds, each of up to [`BAD_BLOCK_SECTORS_MAX`] sectors; 0: it has no list.
-    pub bad_blocks_max: usize,
+    pub bad_blocks_max: u16,
 }
 
 /// The length of the longest bad block. md's list names a longer run of sectors in several entries.

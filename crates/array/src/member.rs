@@ -96,7 +96,7 @@ impl Member {
     /// True if the bad blocks of this lane take half of its part of the list on disk.
     pub fn list_is_half_full(&self, lane_count: usize) -> bool {
         let entries: u64 = self.config.bad_blocks.iter().map(|bad| bad.sectors().div_ceil(BAD_BLOCK_SECTORS_MAX)).sum();
-        entries >= (self.config.bad_blocks_max / 2 / lane_count) as u64
+        entries >= u64::from(self.config.bad_blocks_max) / 2 / lane_count as u64
     }
 
     /// Removes rows from the bad blocks.

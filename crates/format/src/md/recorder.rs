@@ -840,9 +840,9 @@ impl MemberMetadata {
 }
 
 /// The number of entries of a member's bad-block log; 0: it has none, or one that Stria does not write.
-fn bad_blocks_max(header: &Header) -> usize {
+fn bad_blocks_max(header: &Header) -> u16 {
     let is_known = header.bblog_offset != 0 && header.bblog_size <= badblocks::SECTORS_MAX && header.bblog_shift == 0;
-    if is_known { usize::from(header.bblog_size) * badblocks::IN_A_SECTOR } else { 0 }
+    if is_known { header.bblog_size * badblocks::IN_A_SECTOR as u16 } else { 0 }
 }
 
 fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
