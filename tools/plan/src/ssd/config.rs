@@ -25,8 +25,8 @@ pub struct SsdConfig {
     pub channels: u32,
     /// Payload of one channel.
     pub channel_bytes_per_s: u64,
-    /// What one program of a die takes in: its planes together. Reads of
-    /// neighbours up to as much, in one request or one after the other, take one `read_ns`.
+    /// What one program of a die takes in: its planes together. Reads of neighbours up to as much, in one request or one after
+    /// the other, take one `read_ns`.
     pub program_bytes: u64,
     /// Array read.
     pub read_ns: Nanos,

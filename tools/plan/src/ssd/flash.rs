@@ -48,8 +48,8 @@ impl Die {
     }
 
     /// When a unit is in the page register, if a read has brought it there or is about to. It stays until another unit is read, or
-    /// a program, whose data come by the same register, goes on or has ended. Source: the ONFI specification, 4.0, *Change Read Column*: any
-    /// part of the page in the register may be read out, and as often as the host likes.
+    /// a program, whose data come by the same register, goes on or has ended. Source: the ONFI specification, 4.0, *Change Read
+    /// Column*: any part of the page in the register may be read out, and as often as the host likes.
     fn in_register(&mut self, now: Nanos, unit: u64) -> Option<Nanos> {
         self.advance(now);
         let (_, at) = self.register.filter(|&(held, at)| held == unit && (at > now || self.ends.is_empty()))?;
