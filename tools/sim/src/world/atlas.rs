@@ -36,11 +36,10 @@ impl World<'_> {
         !spoiled && drops_are_recorded && statuses.iter().all(is_optimal_or_copied)
     }
 
-    /// True if no member is in use that a flush has failed on, and superblocks say so.
+    /// True if no member whose flush has failed is in use, and superblocks say so.
     pub(super) fn failed_flushes_are_recorded(&self) -> bool {
-        let is_in_use = |&drive: &usize| self.drives[drive].borrow().shows_lost && self.leaf_of(drive).is_some();
-        !(0..self.drives.len()).any(|drive| is_in_use(&drive))
-            && self.node().leaves().iter().all(|leaf| leaf.drops_are_committed())
+        let is_in_use = |drive: usize| self.drives[drive].borrow().shows_lost && self.leaf_of(drive).is_some();
+        !(0..self.drives.len()).any(is_in_use) && self.node().leaves().iter().all(|leaf| leaf.drops_are_committed())
     }
 
     pub(super) fn is_harmed(&self, drive: usize) -> bool {
