@@ -54,8 +54,8 @@ struct Sector {
     listed: bool,
     /// True if a crash may have torn it: it may have any content if a member is lost now.
     torn: bool,
-    /// True if a write failed, and none has succeeded since: a crash may turn old into new, or the reverse.
-    undecided: bool,
+    /// The moment at which a write failed, if none that began later has succeeded: a crash may turn old into new, or the reverse.
+    undecided: Option<Moment>,
     /// True if it was written by a request that was acknowledged while some write was not in place yet: a log that is lost may
     /// have had the only copy.
     behind: bool,
@@ -146,7 +146,7 @@ impl Model {
     /// An array of zeros.
     pub fn new(sectors: u64) -> Self {
         let versions = smallvec![Version::zeros()];
-        let sector = Sector { versions, listed: false, torn: false, undecided: false, behind: false };
+        let sector = Sector { versions, listed: false, torn: false, undecided: None, behind: false };
         Self {
             sectors: vec![sector; sectors as usize],
             now: 1,
@@ -197,7 +197,7 @@ impl Model {
         for index in range {
             let sector = &mut self.sectors[index as usize];
             sector.torn = false;
-            sector.undecided = false;
+            sector.undecided = sector.undecided.filter(|&failed| failed > begun);
             let versions = &mut sector.versions;
             for version in versions.iter_mut() {
                 if version.begun == begun && version.write == write {
@@ -216,7 +216,7 @@ impl Model {
         let now = self.tick();
         for index in range {
             let sector = &mut self.sectors[index as usize];
-            sector.undecided = true;
+            sector.undecided = Some(now);
             let versions = sector.versions.iter_mut();
             versions.filter(|version| version.begun == begun && version.write == write).for_each(|version| version.ended = now);
         }
@@ -230,7 +230,7 @@ impl Model {
         self.loose.retain(|&index| {
             let sector = &mut sectors[index as usize];
             for version in &mut sector.versions {
-                version.dead |= version.replaced < begun || version.over < begun && !sector.undecided;
+                version.dead |= version.replaced < begun || version.over < begun && sector.undecided.is_none();
             }
             sector.versions.retain(|version| !(version.dead && version.over < oldest_read));
             sector.listed = sector.versions.len() > 1;
@@ -356,7 +356,7 @@ impl Model {
                 several && sector.versions.iter().any(|version| version.large && (power_cut || version.ended == NEVER));
             for version in &mut sector.versions {
                 version.ended = version.ended.min(now);
-                if power_cut || sector.undecided && version.replaced == NEVER {
+                if power_cut || sector.undecided.is_some() && version.replaced == NEVER {
                     (version.over, version.replaced) = (NEVER, NEVER);
                 }
             }
@@ -436,6 +436,26 @@ mod tests {
         read(&mut model, 2).expect("either is right");
         read(&mut model, 0).expect_err("neither is this");
         read(&mut model, 1).expect_err("but only one of them");
+    }
+
+    #[test]
+    fn a_write_that_failed_may_come_back_until_a_later_one_has_ended() {
+        let mut model = Model::new(8);
+        let (first, second) = (model.begin_write(1, 3..4, false), model.begin_write(2, 3..4, false));
+        model.fail_write(2, 3..4, second);
+        model.end_write(1, 3..4, first, false);
+        read(&mut model, 1).expect("the other one failed");
+        let flush = model.begin();
+        model.end_flush(flush);
+        model.crash(false, false);
+        read(&mut model, 2).expect("the log still has it");
+        let third = model.begin_write(3, 3..4, false);
+        model.end_write(3, 3..4, third, false);
+        read(&mut model, 3).expect("it began after the failure");
+        let flush = model.begin();
+        model.end_flush(flush);
+        model.crash(true, false);
+        read(&mut model, 2).expect_err("a later write has ended");
     }
 
     #[test]
