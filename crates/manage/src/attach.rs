@@ -8,6 +8,7 @@ use crate::api::ArrayView;
 use crate::cli::{Attach, Detach};
 use crate::client::{self, Client};
 use crate::log::log_to_stderr;
+use crate::ownership::wait_for_udev;
 use crate::ublk::notes;
 use sd_notify::NotifyState;
 use serde_json::json;
@@ -31,6 +32,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const TRY_EVERY: Duration = Duration::from_millis(100);
 /// The time that a `detach` may take. After that a watcher takes it for aborted, and connects the device again.
 const DETACHED_WITHIN: Duration = Duration::from_secs(10);
+/// The seconds that udev has to name a new device before `attach` returns.
+const NAMED_WITHIN_S: u32 = 10;
 /// The pause between two attempts to find an array that is not served yet.
 const FIND_EVERY: Duration = Duration::from_secs(1);
 /// The time for which Linux alone waits for a server that is gone. It logs each waiting request every second meanwhile.
@@ -145,12 +148,15 @@ fn start_watcher(json: bool) -> Result<u8, Failure> {
     if let Some(mut stdout) = watcher.stdout.take() {
         std::io::Read::read_to_string(&mut stdout, &mut text).map_err(failed)?;
     }
-    print(&text);
     // In JSON the reason of a failure is on standard output, too.
     let has_failed = json && serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|answer| answer.get("error").is_some());
     if !text.is_empty() && !has_failed {
+        // Whoever goes on finds the device's names. Once udev watches the device, it does not miss what is written to it.
+        wait_for_udev(NAMED_WITHIN_S);
+        print(&text);
         return Ok(0);
     }
+    print(&text);
     // It has printed the reason.
     let code = watcher.wait().map_err(failed)?.code();
     Ok(code.and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1))

@@ -265,6 +265,12 @@ fn edit_of(path: &Path, uuid: Uuid) -> Result<Option<(Edit, Array)>, Failure> {
     Ok(find(edit.before()).map(|known| (edit, known)))
 }
 
+/// Waits until udev has processed what it knows of, but no longer than this. Returns at once where there is no udev.
+pub(crate) fn wait_for_udev(seconds: u32) {
+    let timeout = format!("--timeout={seconds}");
+    let _ = Command::new("udevadm").args(["settle", &timeout]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+}
+
 /// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was
 /// done.
 ///
@@ -272,7 +278,7 @@ fn edit_of(path: &Path, uuid: Uuid) -> Result<Option<(Edit, Array)>, Failure> {
 /// udev is idle; later ones leave the array alone. Without udev, nothing starts mdadm.
 fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
     if drives.iter().any(|path| !path.is_file()) {
-        let _ = Command::new("udevadm").args(["settle", "--timeout=30"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        wait_for_udev(30);
     }
     let names: BTreeSet<String> = drives
         .iter()

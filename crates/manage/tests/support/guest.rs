@@ -122,9 +122,11 @@ pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The link that udev has made leads to the device; which server has it does not matter.
+/// The link that udev has made leads to the device; which server has it does not matter. udev makes links before it watches the
+/// device, and would miss what is written to it in between.
 pub fn is_named(link: &str, device: &str) {
     wait_until(link, || fs::canonicalize(link).is_ok_and(|path| path == Path::new(device)));
+    ok("/usr/bin/udevadm", &["settle", "--timeout=60"]);
 }
 
 /// Bytes of a device, read through the page cache.
