@@ -729,7 +729,9 @@ impl<'a> World<'a> {
     /// Where they are consistent, one is lost while the array is read-only, and superblocks name it once they may be written
     /// (R88).
     fn serve_read_only(&mut self) -> Outcome {
-        if self.power.is_armed() {
+        // One whose next write fails would be lost with the first superblock.
+        let fails_soon = self.drives.iter().any(|drive| drive.borrow().is_failing());
+        if self.power.is_armed() || fails_soon {
             self.node().activate();
             return self.watch();
         }
