@@ -532,6 +532,7 @@ fn a_member_that_left_after_another_returns_after_it_unless_it_was_run_elsewhere
         state.failed.push((MemberId(slot), Some(slot)));
     };
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
+    let first = drives[0].clone();
     lose(&mut state, 0);
     apply(&mut drives, &start.recorder.record_state(&state, NOW));
     let before = drives.clone();
@@ -544,6 +545,17 @@ fn a_member_that_left_after_another_returns_after_it_unless_it_was_run_elsewhere
     (0..3).for_each(|_| apply(&mut drives, &start.recorder.record_state(&state, NOW)));
     let returns = |drive: &MemoryDrive| start.recorder.returnable(&drive.candidate().found.expect("readable").superblock);
     assert_eq!(left.each_ref().map(returns), [Ok(3), Ok(3)]);
+
+    // One that a run found in sync, and that left before its first update. The member that it lacks returns first.
+    let mut members = [&before[1..4], &[first]].concat();
+    let mut later = started(&members[..3], &forced());
+    let left = members[2].candidate().found.expect("readable").superblock;
+    later.recorder.take_back(MemberId(3), &members[3].candidate()).expect("it left before");
+    let mut state = state_of(&later.config, false);
+    (state.slots[3].member, state.failed) = (None, vec![(MemberId(2), Some(3))]);
+    state.slots[0].member = Some(MemberProgress { member: MemberId(3), recovered: Synced::All, by_bitmap: false });
+    apply(&mut members, &later.recorder.record_state(&state, NOW));
+    assert_eq!(later.recorder.returnable(&left), Ok(3));
 
     // Half of the drives suffice elsewhere.
     let mut elsewhere = before[2..].to_vec();

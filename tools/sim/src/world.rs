@@ -106,6 +106,8 @@ pub struct World<'a> {
     next_crash: NextCrash,
     /// Drives that left, and may return at any later start.
     left: BTreeSet<usize>,
+    /// Drives that the array has had since its last start.
+    had: BTreeSet<usize>,
     space: Space,
     waits: Waits,
     examination: Examination,
@@ -207,6 +209,7 @@ impl<'a> World<'a> {
             clients: Clients::new(history.depth, setup.repeats),
             next_crash: NextCrash::default(),
             left: BTreeSet::new(),
+            had: (0..setup.drives.len()).collect(),
             space: Space::default(),
             waits: Waits::default(),
             examination: Examination::default(),
@@ -768,6 +771,7 @@ impl<'a> World<'a> {
             }
             Ok(node) => {
                 self.node = Some(node);
+                self.had = (0..self.drives.len()).filter(|&drive| self.leaf_of(drive).is_some()).collect();
                 self.hold_policy();
                 self.note_state();
                 self.redundancy.watched = true;

@@ -13,7 +13,7 @@ use super::counts;
 use super::log::{FoundLog, FoundPart, LogSpace, RECORDS_MAX, REPLAY_SECTORS_MAX, names_no_session, replay_sectors};
 use super::member::{Candidate, Member};
 use super::ppl::{self, FoundPpl, PplLocation};
-use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, returnable};
+use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, Stamp, returnable};
 use super::shape::{keeps_parity, layout_of};
 use super::superblock::{CLEAN, ROLES_MAX, Role, Superblock, SuperblockError, WRITE_MOSTLY, feature, synced};
 use std::collections::{BTreeMap, BTreeSet};
@@ -240,6 +240,7 @@ impl<'a> Found<'a> {
         }
     }
     fn keeper(&self) -> MemberMetadata {
+        let header = &self.superblock().header;
         MemberMetadata {
             superblock: self.superblock().clone(),
             name: self.candidate.name.clone(),
@@ -248,7 +249,7 @@ impl<'a> Found<'a> {
             bitmap_current: false,
             log_current: false,
             log_incarnation: 0,
-            issued: [None; 2],
+            issued: [Some(Stamp(header.events, header.utime, header.sb_csum)), None],
         }
     }
 }

@@ -52,14 +52,14 @@ pub(crate) struct MemberMetadata {
     pub log_current: bool,
     /// Its incarnation: how often it has returned in this run (R39).
     pub log_incarnation: u32,
-    /// The last two superblocks of this run for it. The drive has one of them when it leaves: a member is at most one update
-    /// ahead (R58).
+    /// The last two superblocks of this run for it, of which the first is the one that it had at the start. The drive has one of
+    /// them when it leaves: a member is at most one update ahead (R58).
     pub issued: [Option<Stamp>; 2],
 }
 
 /// Tells a superblock from all others of its member: events, time of the update, checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp(u64, u64, u32);
+pub(crate) struct Stamp(pub u64, pub u64, pub u32);
 
 /// A drive to join a running array.
 #[derive(Clone, Debug)]
@@ -825,7 +825,7 @@ impl MemberMetadata {
         write
     }
 
-    /// True if this run wrote a superblock, which a drive has now, to this member: it was not run elsewhere since.
+    /// True if a superblock, which a drive has now, is one of this run's for this member: it was not run elsewhere since.
     fn has_issued(&self, now: &Superblock) -> bool {
         let (ours, theirs) = (&self.superblock.header, &now.header);
         ours.device_uuid == theirs.device_uuid && self.issued.contains(&Some(Stamp(theirs.events, theirs.utime, theirs.sb_csum)))
@@ -853,8 +853,7 @@ fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
     roles[number] = role;
 }
 
-/// The slot to which a member that was away may return by the bitmap. `left_this_run`: what it holds was written by this run of
-/// the array.
+/// The slot to which a member that was away may return by the bitmap. `left_this_run`: its superblock is one of this run's.
 pub(crate) fn returnable(
     common: &Superblock,
     bitmap: Option<&Bitmap>,
@@ -884,8 +883,8 @@ pub(crate) fn returnable(
     if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
         return Err("its rebuild had not ended when it left".into());
     }
-    // R78: a member that ran without some of the others may have written data that their bitmap does not name. One that left this
-    // run did not: the others that it lacks have returned since.
+    // R78: a member that ran without some of the others may hold data that their bitmap does not name. One that left this run
+    // does not: the others that it lacks have returned since.
     let holders = |superblock: &Superblock, slot: u32| {
         let roles = superblock.roles.iter().enumerate();
         roles.filter(|(_, role)| **role == Role::Slot(slot as u16)).map(|(number, _)| number).collect::<BTreeSet<usize>>()

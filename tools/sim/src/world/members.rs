@@ -226,8 +226,9 @@ impl World<'_> {
             comes_back = !prepared.intended.is_new;
             Ok(prepared)
         });
-        let joined = self.may_be_refused("add", drive, is_fit, joined);
-        self.meet(match (joined.done()?, comes_back) {
+        let joined = self.may_be_refused("add", drive, is_fit, joined).done()?;
+        self.had.extend(joined.then_some(drive));
+        self.meet(match (joined, comes_back) {
             (false, _) => "refused as a member",
             (true, true) => "came back by the bitmap",
             (true, false) => "joined as a spare",
@@ -247,13 +248,17 @@ impl World<'_> {
         self.drives[drive].borrow().sectors() >= needed
     }
 
-    /// A command that refuses a drive which has all that is asked for is wrong.
+    /// A command that refuses a drive which has all that is asked for is wrong, unless the drive left before the last start and
+    /// lacks members that have returned since (the limit of R78).
     fn may_be_refused<T>(&self, what: &str, drive: usize, is_fit: bool, ended: Result<T, Ended>) -> Result<T, Ended> {
         match ended {
             // The array asks for patience where a drop is not on disk yet, an earlier command may have begun the same, and a
             // spare may have been faster.
             Err(Ended::Refused(refusal))
-                if is_fit && self.is_fit(drive) && !MAY_BE_REFUSED.iter().any(|said| refusal.contains(said)) =>
+                if is_fit
+                    && self.is_fit(drive)
+                    && !MAY_BE_REFUSED.iter().any(|said| refusal.contains(said))
+                    && (self.had.contains(&drive) || !refusal.contains("run without members")) =>
             {
                 Err(Ended::Stopped(Stop::Wrong(format!("the command to {what} drive {drive} was refused: {refusal}"))))
             }
@@ -297,6 +302,7 @@ impl World<'_> {
         // The member may have left by itself meanwhile.
         let is_fit = is_fit && self.node().leaf(leaf).in_sync_drives().contains(&Some(old));
         let joined = self.may_be_refused("replace a member by", new, is_fit, joined).done()?;
+        self.had.extend(joined.then_some(new));
         self.meet(if joined { "replace" } else { "refused as a member" });
         Ok(())
     }

@@ -40,13 +40,14 @@ impl World<'_> {
     }
 
     /// True if one of the drives that were `found` has an update that drops a drive of its array: a crash tore it, so starts
-    /// without the found drive know nothing of it, and the next start with it follows it.
+    /// without the found drive know nothing of it, and the next start with it follows it. A start in between may have made another
+    /// update with the same number.
     pub(super) fn is_dropped_by(&self, found: &[usize], drive: usize) -> bool {
         let superblock = |drive: usize| superblock_of(&self.drives[drive].borrow());
         let Some(own) = superblock(drive) else { return false };
         let drops = |other: Superblock| {
             let counts = matches!(other.roles.get(own.header.dev_number as usize), Some(Role::Slot(_)));
-            other.header.set_uuid == own.header.set_uuid && other.header.events > own.header.events && !counts
+            other.header.set_uuid == own.header.set_uuid && other.header.events >= own.header.events && !counts
         };
         found.iter().filter_map(|&found| superblock(found)).any(drops)
     }
