@@ -24,7 +24,10 @@ pub fn start_udev(program_count: usize) {
     fs::create_dir_all("/etc/udev/rules.d").expect("a folder");
     let rules = std::env::var(format!("P{program_count}")).expect("nvme-guest names what it took along");
     fs::copy(rules, "/etc/udev/rules.d/65-stria.rules").expect("a copy");
-    std::os::unix::fs::symlink("/usr/bin/udevadm", "/bin/systemd-udevd").expect("a link");
+    // `stria attach` looks for udevadm, and the guest's PATH is /bin.
+    for name in ["systemd-udevd", "udevadm"] {
+        std::os::unix::fs::symlink("/usr/bin/udevadm", Path::new("/bin").join(name)).expect("a link");
+    }
     ok("/bin/systemd-udevd", &["--daemon"]);
 }
 
