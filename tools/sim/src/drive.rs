@@ -465,6 +465,11 @@ impl Drive {
         self.queue.iter().any(|queued| queued.due > time)
     }
 
+    /// The time by which all requests in flight end, and those that are sent now.
+    pub fn ends_by(&self) -> Nanos {
+        self.queue.iter().map(|queued| queued.due).max().unwrap_or(0).max(self.stalled_until)
+    }
+
     /// The time before which some requests in flight do not end.
     fn stuck_until(&self) -> Nanos {
         let until = self.stuck.1;

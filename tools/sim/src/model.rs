@@ -268,6 +268,12 @@ impl Model {
         })
     }
 
+    /// A read that began at `begun` has failed.
+    pub fn fail_read(&mut self, begun: Moment) {
+        self.tick();
+        self.end_of_read(begun);
+    }
+
     fn end_of_read(&mut self, begun: Moment) {
         let place = self.reads.iter().position(|&read| read == begun).expect("it began");
         self.reads.swap_remove(place);

@@ -85,6 +85,9 @@ enum Stop {
 
 type Outcome = Result<(), Stop>;
 
+/// What a stop says of requests that came before the array could serve.
+const UNSERVED: &str = "stopped before it could serve";
+
 /// One world.
 pub struct World<'a> {
     history: &'a History,
@@ -687,10 +690,19 @@ impl<'a> World<'a> {
         let power = Rc::clone(&self.power);
         let at_rest = |status: &ArrayStatus| is_optimal(status) && status.synced == Synced::All && status.sweep.is_none();
         let is_calm = self.statuses().iter().all(at_rest) && !(0..self.drives.len()).any(|drive| self.is_harmed(drive));
+        let answers_by = self.hang_in_use().map(|drive| self.drives[drive].borrow().ends_by()).max();
         let mut ended = Vec::new();
         let stopped = self.node.as_mut().expect("an array runs").stop_with(&power, &mut ended);
+        // Requests in flight wait for a drive that hangs.
+        if let Some(answers_by) = answers_by {
+            self.waits.note_hang(answers_by.min(power.now()));
+        }
         for completion in ended {
-            self.completed(completion, true)?;
+            let is_unserved = completion.result.as_ref().is_err_and(|error| error.context.contains(UNSERVED));
+            match is_unserved && answers_by.is_some() {
+                true => self.unserved(&completion),
+                false => self.completed(completion, true)?,
+            }
         }
         match stopped {
             Err(MountError::PowerLost) => return Err(Stop::Crashed),

@@ -118,7 +118,7 @@ impl World<'_> {
     }
 
     /// Drives that hold or fill a slot, and have a request that they do not end for a second at least.
-    fn hang_in_use(&self) -> impl Iterator<Item = usize> {
+    pub(super) fn hang_in_use(&self) -> impl Iterator<Item = usize> {
         let late = self.power.now() + SILENCE_MIN;
         (0..self.drives.len())
             .filter(move |&drive| self.drives[drive].borrow().is_silent_beyond(late) && self.leaf_of(drive).is_some())

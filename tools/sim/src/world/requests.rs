@@ -168,6 +168,18 @@ impl World<'_> {
         }
     }
 
+    /// A stop has ended a request that waited for the start of the array, and so for a drive that hangs.
+    pub(super) fn unserved(&mut self, completion: &Completion) {
+        let Some(pending) = self.clients.end(completion.tag) else { return };
+        self.meet("stopped before it could serve");
+        match pending.kind {
+            Kind::Write { .. } | Kind::Discard => self.model.fail_write(pending.write, pending.range, pending.begun),
+            Kind::Read | Kind::Extents => self.model.fail_read(pending.begun),
+            Kind::Flush => self.power.client_flush.set(self.power.client_flush.get() - 1),
+            Kind::LooseFlush => {}
+        }
+    }
+
     pub(super) fn describe(&self, lie: &Lie, range: Range<u64>) -> String {
         let found = match lie.found {
             Some(0) => "zeros".to_owned(),
