@@ -144,13 +144,14 @@ impl Renamed {
         let mut words = format!("array \"{}\" is called \"{new}\" now, on {} drives", self.old, self.drive_count);
         if !self.absent.is_empty() {
             let slots = self.absent.iter().map(usize::to_string).collect::<Vec<_>>().join(" and ");
-            let (slot, member, keeps) = match self.absent.len() {
-                1 => ("slot", "the member", "keeps"),
-                _ => ("slots", "the members", "keep"),
+            let (members, keep, they, come) = match self.absent.len() {
+                1 => ("the member of slot", "keeps", ["it is", "it", "it"], "comes"),
+                _ => ("the members of slots", "keep", ["they are", "they", "them"], "come"),
             };
+            let [they_are, they, them] = they;
             words.push_str(&format!(
-                "; {member} of {slot} {slots} {keeps} the old name, as it is not here: if it comes back before the array has run without it, repeat \
-                 `stria rename {} {new}`",
+                "; {members} {slots} {keep} the old name, as {they_are} not here: if {they} {come} back before the array has run without {them}, \
+                 repeat `stria rename {} {new}`",
                 self.uuid
             ));
         }

@@ -20,7 +20,7 @@ sentences! {
         ArrayHasStopped { array: String } => "array \"{array}\" has stopped",
         ArrayRenamed { array: String, name: String, drive_count: usize } => "array \"{array}\" is called \"{name}\" now, on {drive_count} drives",
         MemberKeepsName { slot: usize, uuid: String, name: String } => "the member of slot {slot} keeps the old name, as it is not here: if it comes back before the array has run without it, repeat `stria rename {uuid} {name}`",
-        MembersKeepName { slots: String, uuid: String, name: String } => "the members of slots {slots} keep the old name, as it is not here: if it comes back before the array has run without it, repeat `stria rename {uuid} {name}`",
+        MembersKeepName { slots: String, uuid: String, name: String } => "the members of slots {slots} keep the old name, as they are not here: if they come back before the array has run without them, repeat `stria rename {uuid} {name}`",
 
         // The configuration, and that of mdadm
         ConfigWasRead { array_count: usize, served_count: usize } => "the configuration was read: {array_count} arrays, {served_count} served",
