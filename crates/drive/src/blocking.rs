@@ -37,7 +37,12 @@ pub(crate) fn carry_out(drive: &SyncDrive, request: &mut Request) -> Result<(), 
     let (action, result) = match &mut request.operation {
         Operation::Read { into } => (Action::Read, read(drive, start, into)),
         Operation::Write { from, fua } => (Action::Write, write(drive, start, from, *fua)),
-        Operation::Flush => (Action::Flush, patiently(|| fdatasync(drive.file())).map_err(Trouble::from)),
+        Operation::Flush => {
+            let flushed = patiently(|| fdatasync(drive.file()));
+            // At once: a flush of another lane that the kernel tells nothing may end before this one's lane looks.
+            drive.count_flush(flushed.is_err());
+            (Action::Flush, flushed.map_err(Trouble::from))
+        }
         &mut Operation::WriteZeroes { fua, unmap, fast } => (Action::WriteZeroes, zero(drive, start, len, fua, unmap, fast)),
         Operation::Extents { extents } => {
             let block_sectors = u64::from(drive.info().limits.logical_block_bytes) / SECTOR_BYTES as u64;

@@ -24,7 +24,6 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Timings};
 
 /// A block device or file on a ring.
@@ -179,7 +178,7 @@ impl FileDrive {
             Way::Passthrough { polled } => drive.passthrough().map(|to| (polled, &to.file)),
         };
         let seen_space = drive.size().space_at_open();
-        let flushes = Flushes { told_failed: drive.failed_flushes().load(Ordering::SeqCst), ..Flushes::default() };
+        let flushes = Flushes { told_failed: drive.failed_flushes(), ..Flushes::default() };
         Self {
             transfers: CutTransfers::default(),
             memory: ring.memory(),
@@ -364,8 +363,7 @@ impl FileDrive {
 
     /// The result of a flush, which fails also if one of another lane has failed since the last one of this lane.
     fn told_of_all_lanes(&mut self, result: Result<(), IoError>) -> Result<(), IoError> {
-        let own = u64::from(result.is_err());
-        let failed = self.drive.failed_flushes().fetch_add(own, Ordering::SeqCst) + own;
+        let failed = self.drive.failed_flushes();
         let before = std::mem::replace(&mut self.flushes.told_failed, failed);
         if result.is_ok() && before < failed {
             let context =
@@ -428,7 +426,10 @@ impl FileDrive {
         let part_of = job.part_of;
         let request = self.take_apart(job);
         match request.operation {
-            Operation::Flush => self.flushed(&result),
+            Operation::Flush => {
+                self.drive.count_flush(result.is_err());
+                self.flushed(&result);
+            }
             _ => self.end_part(part_of, request, result),
         }
     }
@@ -546,6 +547,7 @@ mod tests {
             ended.remove(0).result
         };
         lanes[0].flushes.running.push(flush());
+        drive.count_flush(true);
         lanes[0].flushed(&Err(IoError::new(ErrorKind::Other, "the cache is lost")));
         assert_eq!(&*ended(&mut lanes[0], &rings[0]).unwrap_err().context, "the cache is lost");
         for (lane, succeeds) in [(0, true), (1, false), (1, true), (0, true)] {

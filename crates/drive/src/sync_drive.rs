@@ -16,7 +16,7 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -288,8 +288,13 @@ impl SyncDrive {
     }
 
     /// The number of its flushes that failed.
-    pub(crate) fn failed_flushes(&self) -> &AtomicU64 {
-        &self.0.failed_flushes
+    pub(crate) fn failed_flushes(&self) -> u64 {
+        self.0.failed_flushes.load(Ordering::SeqCst)
+    }
+
+    /// Counts a flush that has ended, if it has failed.
+    pub(crate) fn count_flush(&self, has_failed: bool) {
+        self.0.failed_flushes.fetch_add(u64::from(has_failed), Ordering::SeqCst);
     }
 
     /// Whether the kernel may wait when it takes a request.
