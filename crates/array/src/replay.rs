@@ -61,8 +61,9 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lost_logs: V
     // R30: a member that is missing, or was dropped since the records were read, must not come back after another crash as in
     // sync. Its cache may forget the records, and then its log would say that the writes replayed now had never begun. So its
     // drop becomes durable first, if other members hold the records. Where none does, all data is there, and a resync makes
-    // parity follow it; those rows do not wait, as the update waits for them.
-    if unsynced {
+    // parity follow it; those rows do not wait, as the update waits for them. R80: a log that could not be read may be readable
+    // at the next start, and lack records that are replayed now. The update says so too.
+    if unsynced || !lost_logs.is_empty() {
         core.metadata.raise_ack_barrier(&core.ready);
     }
     let mut left = core.log.overlay.pieces();

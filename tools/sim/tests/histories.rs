@@ -429,6 +429,17 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     (12686800541, Some("10"), Extras { harsh: true, ..FULL }),
     // The drive model: a flush that had begun before another one failed succeeded.
     (12686801115, Some("10"), Extras { harsh: true, ..FULL }),
+    // R80: RAID 6 took a log that the last start could not read for one that lacks what was replayed.
+    (2339, Some("6"), Extras { harsh: true, ..FULL }),
+    // The member failed before this run had written any superblock, and was refused (R78).
+    (12688000144, Some("10"), Extras { harsh: true, ..FULL }),
+    // The checker: a drive came back with bad blocks and counted as whole; a write that failed was forgotten because of one that
+    // had begun before it; a read-only array had a drive whose next write failed; a stop waited for a drive that hung.
+    (12689004081, None, Extras { more_faults: true, ..FULL }),
+    (12689007000, None, Extras { more_faults: true, ..FULL }),
+    (12689007055, None, Extras { more_faults: true, ..FULL }),
+    (12688003892, Some("10"), Extras { harsh: true, ..FULL }),
+    (577, Some("5"), Extras { harsh: true, ..Extras::NONE }),
 ];
 
 #[test]

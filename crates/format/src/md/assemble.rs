@@ -10,7 +10,7 @@
 
 use super::bitmap::{self, Bitmap, BitmapError, choose_chunk_bytes};
 use super::counts;
-use super::log::{FoundLog, FoundPart, LogSpace, RECORDS_MAX, REPLAY_SECTORS_MAX, names_no_session, replay_sectors};
+use super::log::{FoundLog, FoundPart, LogSpace, LostLog, RECORDS_MAX, REPLAY_SECTORS_MAX, names_no_session, replay_sectors};
 use super::member::{Candidate, Member};
 use super::ppl::{self, FoundPpl, PplLocation};
 use super::recorder::{LogKeeping, MdRecorder, MemberMetadata, NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, Stamp, returnable};
@@ -250,6 +250,7 @@ impl<'a> Found<'a> {
             log_current: false,
             log_incarnation: 0,
             issued: [Some(Stamp(header.events, header.utime, header.sb_csum)), None],
+            lost_log: None,
         }
     }
 }
@@ -690,11 +691,17 @@ impl Sorter<'_> {
         let (resync_sector, suspects_parity) = self.resync(found, &log, &geometry, options, &mut warnings)?;
         self.refuse_write_behind(found, bitmap.as_ref(), resync_sector)?;
         let intent = bitmap.as_mut().map(|bitmap| self.intent(bitmap, resync_sector));
-        let participants = self.participants(found, &log, bitmap.is_some());
-        let place = |drive: &usize| participants.drives.iter().position(|known| known == drive);
-        let lost_logs = log.lost.iter().filter_map(place).map(MemberId).collect();
+        let mut participants = self.participants(found, &log, bitmap.is_some());
+        let (keeping, mut lost_logs) = (self.keeping(&log), Vec::new());
+        for (drive, lost) in log.lost {
+            let Some(member) = participants.drives.iter().position(|&known| known == drive).map(MemberId) else { continue };
+            // Without records nothing is replayed that a later start could miss there.
+            let is_missed = !log.records.is_empty();
+            participants.keepers.get_mut(&member).expect("it takes part").lost_log = is_missed.then_some(lost);
+            lost_logs.push(member);
+        }
         let checksums = found.iter().any(|found| participants.drives.contains(&found.drive) && found.member.checksums.is_some());
-        let recorder = MdRecorder::new(participants.keepers, self.freshest.clone(), bitmap, self.keeping(&log), checksums);
+        let recorder = MdRecorder::new(participants.keepers, self.freshest.clone(), bitmap, keeping, checksums);
         let newest_only = self.freshest.ppl().is_some();
         let new_data_sectors_max = if newest_only { 0 } else { NEW_DATA_SECTORS_MAX };
         let config = ArrayConfig {
@@ -1240,7 +1247,15 @@ impl Sorter<'_> {
             let excess = format!("{} records, and {} MiB to be replayed", records.len(), replay_sectors >> 11);
             return LastLog { off, excess: Some(excess), ..LastLog::default() };
         }
-        let lost = lost.into_iter().map(|found| found.drive).collect();
+        let all = || of_session.iter().copied().chain(of_lost().filter(|log| log.session.number == session));
+        let lost = lost.iter().filter_map(|found| {
+            let log = found.member.log.as_ref()?;
+            let of = all().next()?;
+            let parts = all().map(|log| log.parts.len()).max()?;
+            let location = log.location.filter(|_| log.session.number == session);
+            Some((found.drive, LostLog { session: of.session, parts, location, incarnation: log.incarnation }))
+        });
+        let lost = lost.collect();
         LastLog { off, is_complete, makes_consistent: false, silent, lost, excess: None, records }
     }
 
@@ -1312,8 +1327,8 @@ struct LastLog {
     makes_consistent: bool,
     /// Drives that were being rebuilt and kept no records of their own: what they hold may have been torn.
     silent: Vec<usize>,
-    /// Drives in sync whose log cannot be read.
-    lost: Vec<usize>,
+    /// Drives in sync whose log cannot be read, with what is known of it.
+    lost: Vec<(usize, LostLog)>,
     /// The amount by which it exceeds the limits of replay, in words.
     excess: Option<String>,
     records: Vec<LogRecord>,

@@ -86,7 +86,7 @@ on_disk! {
         0x3c tag_before: u32,
         /// Length of the ring, which ends where this head starts.
         0x40 ring_sectors: u64,
-        /// Bit 0: the array is to have no log.
+        /// Bit 0: the array is to have no log. Bit 1: the log could not be read when its session was replayed.
         0x48 flags: u64,
         /// 0. Before `life` existed: appends with smaller sequence numbers are of an earlier incarnation of the member.
         0x50 sequence_from: u64,
@@ -100,6 +100,7 @@ on_disk! {
 }
 
 const FLAG_OFF: u64 = 1;
+const FLAG_LOST: u64 = 2;
 
 const VERSION_MAX: u32 = 2;
 
@@ -279,6 +280,23 @@ pub(crate) fn salt_of(superblock: &Superblock, incarnation: u32) -> [u8; 16] {
     (u128::from_be_bytes(superblock.header.device_uuid) ^ u128::from(incarnation) << 96).to_be_bytes()
 }
 
+/// The log of a member that could not be read, from the session that is replayed (R80).
+#[derive(Clone, Debug)]
+pub(crate) struct LostLog {
+    pub session: Session,
+    /// The number of parts in that session.
+    pub parts: usize,
+    /// As its head says; `None`: that cannot be read either.
+    pub location: Option<LogLocation>,
+    pub incarnation: u32,
+}
+
+/// The page of the head that says of a log what a later start may not see any more: that it could not be read.
+pub(crate) fn encode_lost_head(superblock: &Superblock, space: &LogSpace, log: &LostLog) -> Option<Vec<u8>> {
+    let location = log.location.or_else(|| space.cut(log.parts))?;
+    Some(encode(superblock, &location, &log.session, FLAG_LOST, log.incarnation))
+}
+
 /// The head's page.
 pub(crate) fn encode_head(
     superblock: &Superblock,
@@ -287,6 +305,10 @@ pub(crate) fn encode_head(
     off: bool,
     incarnation: u32,
 ) -> Vec<u8> {
+    encode(superblock, location, session, if off { FLAG_OFF } else { 0 }, incarnation)
+}
+
+fn encode(superblock: &Superblock, location: &LogLocation, session: &Session, flags: u64, incarnation: u32) -> Vec<u8> {
     let mut head = LogHead {
         magic: MAGIC,
         version: if incarnation > 0 || location.parts > 1 { 2 } else { 1 },
@@ -297,7 +319,7 @@ pub(crate) fn encode_head(
         tag: session.tag,
         tag_before: session.tag_before,
         ring_sectors: location.ring_sectors(),
-        flags: if off { FLAG_OFF } else { 0 },
+        flags,
         sequence_from: 0,
         life: incarnation,
         parts: location.parts as u32,
@@ -321,6 +343,9 @@ pub struct FoundLog {
     pub version: u32,
     /// Session, tag, and the tag before.
     pub(crate) session: Session,
+    /// The position that the head names, and the member's incarnation.
+    pub(crate) location: Option<LogLocation>,
+    pub(crate) incarnation: u32,
     /// The part of each lane of that session. Empty if the session is not the superblock's.
     pub parts: Vec<FoundPart>,
     /// It holds more than [`RECORDS_MAX`] records that count, and they were dropped.
@@ -363,7 +388,11 @@ impl FoundLog {
             return None;
         }
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
-        let mut found = Self { off: head.flags & FLAG_OFF != 0, version: head.version, session, ..Self::default() };
+        let (off, incarnation) = (head.flags & FLAG_OFF != 0, head.life);
+        let mut found = Self { off, version: head.version, session, incarnation, ..Self::default() };
+        if head.flags & FLAG_LOST != 0 {
+            found.unreadable = Some("an earlier start could not".into());
+        }
         let tag = superblock.utime_micros();
         if found.off || !(found.speaks_for(tag) || names_no_session(tag)) {
             return Some(found);
@@ -371,6 +400,7 @@ impl FoundLog {
         let location = LogLocation::of(&head, space).filter(|_| session.number <= header.events + SESSION_AHEAD_MAX);
         let damaged = || FoundPart { damaged: true, ..FoundPart::default() };
         let (salt, bounds) = (salt_of(superblock, head.life), Bounds::of(superblock));
+        found.location = location;
         let Some(location) = location else {
             found.parts.push(damaged());
             return Some(found);

@@ -19,7 +19,7 @@ use super::bitmap::{self, Bitmap, PAGE_BYTES};
 use super::checksums::{self, region_of};
 use super::create::{CreateWrite, member_writes};
 use super::lane_log::{LogArea, LogLayout, MdLog};
-use super::log::{LogSpace, Session, encode_head, salt_of};
+use super::log::{LogSpace, LostLog, Session, encode_head, encode_lost_head, salt_of};
 use super::member::BitmapLocation;
 use super::ppl::{self, Ppl, PplLocation};
 use super::shape::{keeps_parity, layout_of};
@@ -55,6 +55,8 @@ pub(crate) struct MemberMetadata {
     /// The last two superblocks of this run for it, of which the first is the one that it had at the start. The drive has one of
     /// them when it leaves: a member is at most one update ahead (R58).
     pub issued: [Option<Stamp>; 2],
+    /// Its log of the last run, if that could not be read, until a session begins.
+    pub lost_log: Option<LostLog>,
 }
 
 /// Tells a superblock from all others of its member: events, time of the update, checksum.
@@ -345,6 +347,7 @@ impl MdRecorder {
             log_current: false,
             log_incarnation: 0,
             issued: [None; 2],
+            lost_log: None,
         };
         if let Some(location) = PplLocation::of(&keeper.superblock) {
             writes.extend(Ppl::erase(member, &location));
@@ -475,6 +478,7 @@ impl MdRecorder {
             log_current: false,
             log_incarnation,
             issued: [None; 2],
+            lost_log: None,
         };
         let config = MemberConfig { recovered: Synced::up_to(0), by_bitmap: true, ..keeper.config(member) };
         self.keepers.insert(member, keeper);
@@ -587,6 +591,14 @@ impl MdRecorder {
         }
         let page = encode_head(&keeper.superblock, &location, &session, self.log.off, keeper.log_incarnation);
         Some(MetadataWrite { member, start_sector: location.head_start, data: Buffer::copy_of(&page).freeze() })
+    }
+
+    /// The head that says of a member's log that it could not be read (R80).
+    fn lost_log_head(&self, member: MemberId) -> Option<MetadataWrite> {
+        let keeper = self.keepers.get(&member)?;
+        let space = self.log_space(&keeper.superblock)?;
+        let page = encode_lost_head(&keeper.superblock, &space, keeper.lost_log.as_ref()?)?;
+        Some(MetadataWrite { member, start_sector: space.head_start, data: Buffer::copy_of(&page).freeze() })
     }
 
     /// Only for an array with redundancy.
@@ -960,6 +972,7 @@ impl Recorder for MdRecorder {
         self.begin_update(state, roles, holders, unix_seconds);
         let mut writes: Vec<MetadataWrite> = entries.iter().map(|(&member, entry)| self.superblock_of(member, entry)).collect();
         for &member in entries.keys() {
+            writes.extend(self.lost_log_head(member));
             writes.extend(self.log_head(member));
         }
         writes.extend(self.bitmap_of_state());
@@ -1028,7 +1041,7 @@ impl Recorder for MdRecorder {
             return self.begin_ppl(&members);
         }
         self.log.session = Some(session);
-        self.keepers.values_mut().for_each(|keeper| keeper.log_current = false);
+        self.keepers.values_mut().for_each(|keeper| (keeper.log_current, keeper.lost_log) = (false, None));
         members.into_iter().filter_map(|member| self.log_head(member)).collect()
     }
 
