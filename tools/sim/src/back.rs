@@ -8,6 +8,7 @@ use crate::drive::{Drive, Keep};
 use crate::lanes::Node;
 use crate::member_drive::MountError;
 use crate::model::{Lie, Model, Moment, fill};
+use crate::mutant::Mutant;
 use crate::power::Power;
 use crate::setup::Setup;
 use crate::tree;
@@ -60,11 +61,11 @@ struct Back {
     doubtful: Vec<bool>,
 }
 
-/// Runs the history of a seed, with an array of `family` if that is named.
+/// Runs the history of a seed, with an array of `family` if that is named, and with a deliberate bug.
 ///
 /// # Errors
 /// Data that was flushed is gone, or a request never ends.
-pub fn run(seed: u64, family: Option<&str>, hear: Option<Box<dyn FnMut(&str)>>) -> Result<Ended, String> {
+pub fn run(seed: u64, family: Option<&str>, mutant: Option<Mutant>, hear: Option<Box<dyn FnMut(&str)>>) -> Result<Ended, String> {
     let mut chance = Chance::new(seed, 25);
     let mut setup = Setup::draw(&mut chance, family);
     // Without these nothing is promised where a crash meets a member that counts as missing.
@@ -74,6 +75,7 @@ pub fn run(seed: u64, family: Option<&str>, hear: Option<Box<dyn FnMut(&str)>>) 
     setup.run_on(lanes);
     let power = Rc::new(Power::default());
     power.lanes.set(lanes);
+    power.mutant.set(mutant);
     power.naps.set(chance.one_in(2).then_some(seed));
     let drive = |(index, &model): (usize, _)| {
         let drive = Drive::new(model, Rc::clone(&power), Chance::new(seed, 100 + index as u64));

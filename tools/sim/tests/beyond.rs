@@ -2,8 +2,9 @@
 //! histories of every level on one to three lanes, in which several drives refuse writes or vanish at once. Where all are back
 //! later, what was flushed is still there.
 
+use stria_array::Flaw;
 use stria_sim::setup::FAMILIES;
-use stria_sim::{back, beyond};
+use stria_sim::{Mutant, back, beyond};
 
 fn seeds(family: &str, count: u64) {
     let first: u64 = std::env::var("SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
@@ -37,7 +38,7 @@ fn what_was_flushed_is_there_when_all_drives_are_back() {
     for family in FAMILIES.iter().filter(|family| only.as_ref().is_none_or(|only| only == *family)) {
         for seed in first..first + count {
             let hear: Option<Box<dyn FnMut(&str)>> = told.then(|| Box::new(|line: &str| println!("{line}")) as _);
-            match back::run(seed, Some(family), hear) {
+            match back::run(seed, Some(family), None, hear) {
                 Ok(back::Ended::Started) => started += 1,
                 Ok(back::Ended::Refused) => refused += 1,
                 Err(what) => panic!("RAID {family}, SEED={seed}: {what}"),
@@ -51,6 +52,17 @@ fn what_was_flushed_is_there_when_all_drives_are_back() {
 #[test]
 fn lanes_hear_of_a_superblock_that_is_refused_while_they_wait_for_each_other() {
     for (family, seed) in [("4", 1031), ("6", 984)] {
-        back::run(seed, Some(family), None).unwrap_or_else(|what| panic!("RAID {family}, SEED={seed}: {what}"));
+        back::run(seed, Some(family), None, None).unwrap_or_else(|what| panic!("RAID {family}, SEED={seed}: {what}"));
+    }
+}
+
+/// R21: the record of a write of a member that was dropped is gone, and the member is back.
+#[test]
+fn records_that_are_retired_before_drops_are_durable_are_found() {
+    for (family, seed) in [("4", 19), ("5", 3), ("6", 59)] {
+        let run = |mutant| back::run(seed, Some(family), mutant, None);
+        assert!(run(None).is_ok(), "the history is one that the array must survive");
+        let mutant = Some(Mutant::Engine(Flaw::RetiredBeforeDrop));
+        assert!(run(mutant).is_err(), "it lived through seed {seed} of RAID {family}");
     }
 }

@@ -10,6 +10,7 @@ const PARTIAL_PARITY: Extras = Extras { partial_parity: true, ..Extras::NONE };
 const CHANGES: Extras = Extras { changes: true, ..Extras::NONE };
 const HANGS: Extras = Extras { hangs: true, ..Extras::NONE };
 const FULL: Extras = Extras { full: true, ..Extras::NONE };
+const HARSH: Extras = Extras { harsh: true, ..Extras::NONE };
 
 fn is_found(mutant: Mutant, family: &str, seeds: u64) {
     is_found_with(Extras::default(), mutant, family, seeds);
@@ -250,4 +251,26 @@ fn requests_that_wait_for_a_member_whose_slot_a_replacement_has_are_found() {
         is_found_with(HANGS, Mutant::Engine(Flaw::ReplacedKeepsRequests), family, seeds);
     }
     is_found_at(HANGS, Mutant::Engine(Flaw::ReplacedKeepsRequests), "5", 14);
+}
+
+/// R8.
+#[test]
+fn a_member_that_stays_after_a_failed_flush_is_found() {
+    for (family, seeds) in [("5", 40), ("1", 100)] {
+        is_found_with(HARSH, Mutant::Engine(Flaw::FailedFlushIgnored), family, seeds);
+    }
+}
+
+/// R20.
+#[test]
+fn a_write_that_relies_on_strips_that_are_not_durable_is_found() {
+    for family in ["5", "6"] {
+        is_found(Mutant::Engine(Flaw::NeighboursNotFlushed), family, 40);
+    }
+}
+
+/// R24.
+#[test]
+fn a_flush_that_does_not_wait_for_write_behinds_is_found() {
+    is_found_with(HARSH, Mutant::Engine(Flaw::FlushBesideBehind), "6", 60);
 }

@@ -42,14 +42,15 @@ impl World<'_> {
         !(0..self.drives.len()).any(is_in_use) && self.node().leaves().iter().all(|leaf| leaf.drops_are_committed())
     }
 
-    /// True if a drive may lack something that its array needs. One with bad blocks does until they are filled, also after it was
-    /// away.
+    /// True if a drive may lack something that its array needs. One that had no space for a while does until its bad blocks are
+    /// filled, also after it was away.
     pub(super) fn is_harmed(&self, drive: usize) -> bool {
         if self.redundancy.suspect[drive] {
             return true;
         }
+        let has_lacked = self.space.has_lacked(drive);
         let drive = self.drives[drive].borrow();
-        let has_bad_blocks = || superblock_of(&drive).is_some_and(|superblock| superblock.has(feature::BAD_BLOCKS));
+        let has_bad_blocks = || has_lacked && superblock_of(&drive).is_some_and(|superblock| superblock.has(feature::BAD_BLOCKS));
         drive.is_spoiled() || drive.is_failing() || drive.presence() != Presence::There || has_bad_blocks()
     }
 

@@ -1,5 +1,6 @@
 //! Which drive has no space for data, and since when there is space again.
 
+use std::collections::BTreeSet;
 use stria_block::{ErrorKind, IoError, Nanos};
 
 /// One drive at a time may have none.
@@ -8,6 +9,8 @@ pub struct Space {
     full: Option<usize>,
     /// The drive that had none, and may still have bad blocks for it.
     refilling: Option<usize>,
+    /// The drives that had none at some time.
+    lacked: BTreeSet<usize>,
     /// Until when some drive had no space, if one ever had none.
     full_until: Option<Nanos>,
     /// A write that was acknowledged early may have been lost.
@@ -33,8 +36,14 @@ impl Space {
     /// A drive has no space from now on.
     /// `is_expected`: the array knows that it may, and acknowledges no write early.
     pub fn fill_up(&mut self, drive: usize, is_expected: bool) {
-        let may_be_lost = self.may_be_lost || !is_expected;
-        *self = Self { full: Some(drive), refilling: None, full_until: Some(Nanos::MAX), may_be_lost };
+        self.lacked.insert(drive);
+        self.may_be_lost |= !is_expected;
+        (self.full, self.refilling, self.full_until) = (Some(drive), None, Some(Nanos::MAX));
+    }
+
+    /// True if a drive had no space at some time, and may have been away before its bad blocks were filled.
+    pub fn has_lacked(&self, drive: usize) -> bool {
+        self.lacked.contains(&drive)
     }
 
     /// True if a write that was acknowledged early may have been lost.
