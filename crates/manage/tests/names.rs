@@ -6,6 +6,8 @@ mod member_name;
 mod support;
 
 use member_name::rename;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use support::Place;
 
@@ -82,6 +84,12 @@ fn names_on_drives_are_shown_and_not_obeyed() {
         let file = Path::new(socket).file_name().expect("a file").to_str().expect("plain");
         assert_eq!(Path::new(socket).parent(), Some(&*place.path("run/stria")));
         assert!(file.chars().all(|char| char.is_ascii_alphanumeric() || "._-".contains(char)), "{file}");
+        let mut metrics = String::new();
+        let mut connection = UnixStream::connect(socket).expect("it listens");
+        connection.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").expect("it takes a request");
+        connection.read_to_string(&mut metrics).expect("text");
+        assert!(metrics.contains("stria_array_state{array="), "{metrics}");
+        harmless(&metrics.replace("\r\n", "\n"));
         for arguments in [
             &["fail", name, &images[1], "--force"][..],
             &["status"],

@@ -3,6 +3,7 @@
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 use prometheus::{Encoder as _, TextEncoder};
 use std::collections::BTreeMap;
+use stria_block::shown;
 
 /// Names of labels with their values.
 pub type Labels<'a> = &'a [(&'a str, &'a str)];
@@ -57,9 +58,10 @@ impl Families {
     }
 }
 
+/// Values are names of arrays, drives and clients: they come from outside, and metrics are read on terminals too.
 fn pair(name: &str, value: &str) -> LabelPair {
     let mut pair = LabelPair::default();
     pair.set_name(name.into());
-    pair.set_value(value.into());
+    pair.set_value(shown(value).to_string());
     pair
 }
