@@ -141,11 +141,16 @@ pub(crate) fn io_error(name: impl std::fmt::Display, action: Action, start_secto
         Errno::INVAL => ErrorKind::Invalid,
         _ => ErrorKind::Other,
     };
+    let remedy = if errno == Errno::FBIG {
+        "; raise the limit that `ulimit -f` shows (LimitFSIZE= in a systemd unit) above the member's size"
+    } else {
+        ""
+    };
     let errno = io::Error::from(errno);
     let context = match action {
         Action::Flush => format!("member {name}: flush failed: {errno}"),
         _ => format!(
-            "member {name}: {} of {} at sector {start_sector} failed: {errno}",
+            "member {name}: {} of {} at sector {start_sector} failed: {errno}{remedy}",
             action.words(),
             bytes_in_words(sectors * SECTOR_BYTES as u64)
         ),

@@ -25,6 +25,7 @@ mod program;
 mod registered;
 mod ring;
 mod size;
+mod size_limit;
 mod sync_drive;
 mod within;
 mod workers;

@@ -8,7 +8,7 @@ use crate::info::{Sysfs, Waits, direct_alignment};
 use crate::multipath::map_over;
 use crate::passthrough::{Passthrough, lock_command_device};
 use crate::size::{SeenSpace, Size};
-use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock, other_paths};
+use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock, other_paths, size_limit};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
@@ -116,6 +116,7 @@ impl SyncDrive {
             return Err(write_protected(path));
         }
         if access == Access::Exclusive {
+            size_limit::survive();
             lock::lock(&file, path, kind == DriveKind::BlockDevice)?;
             if kind == DriveKind::BlockDevice {
                 other_paths = other_paths::claim(path, metadata.rdev())?;

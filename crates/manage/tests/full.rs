@@ -536,6 +536,46 @@ fn replay_without_space_says_why_the_array_refuses_writes() {
     serve.ended_well();
 }
 
+/// The limit on the size of files is no end of the process: the signal that comes with it ended `serve` at a client's write, and
+/// `create` between two drives.
+#[test]
+fn a_limit_on_the_size_of_files_is_no_space() {
+    let place = Place::new();
+    let images = place.images(3, MEMBER_BYTES);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    let create = [&["create", "tank", "--level", "5", "--assume-clean"], &drives[..]].concat();
+    let limited = |program: &Command, limit_kib: u64| {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("ulimit -f {limit_kib}; exec \"$0\" \"$@\"")]).arg(program.get_program());
+        shell.args(program.get_args()).output().expect("bash is there")
+    };
+    let ran = limited(&place.command(&create), 4);
+    let said = String::from_utf8_lossy(&ran.stderr);
+    assert_eq!(ran.status.code(), Some(1), "{said}");
+    assert!(said.contains("ulimit -f"), "{said}");
+    place.ok(&[&create[..], &["--force"]].concat());
+
+    let serve = place.serve(&drives);
+    let limit = format!("--fsize={}:", MEMBER_BYTES / 2);
+    assert!(run("prlimit", &["--pid", &serve.pid().to_string(), &limit]), "prlimit is a part of util-linux");
+    let mut client = Writer::client(&serve);
+    let high = (MEMBER_BYTES * 3 / 2) & !0xffff;
+    client.send_writes(&[(high, vec![1; 65536])]).expect("it is taken");
+    assert_eq!(client.reply().expect("an answer").1, NO_SPACE);
+    client.send_writes(&[(0, vec![2; 65536])]).expect("it is taken");
+    assert_eq!(client.reply().expect("an answer").1, 0, "below the limit");
+    all_in_sync(&place, "at the limit");
+    let headline = place.status("tank")["headline"].to_string();
+    assert!(headline.contains("NO SPACE"), "{headline}");
+    assert!(run("prlimit", &["--pid", &serve.pid().to_string(), "--fsize=unlimited:"]), "only the soft limit was changed");
+    client.send_writes(&[(high, vec![3; 65536])]).expect("it is taken");
+    assert_eq!(client.reply().expect("an answer").1, 0, "without a limit");
+    drop(client);
+    place.ok(&["stop", "tank", "--force"]);
+    let log = serve.ended_well();
+    assert!(log.contains("ulimit -f"), "{log}");
+}
+
 fn overwrite_is_refused(serve: &Serve) -> bool {
     let mut client = Writer::client(serve);
     client.send_writes(&[(0, vec![1; BLOCK])]).expect("it is taken");

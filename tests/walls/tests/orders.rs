@@ -40,7 +40,7 @@ fn of_drives() {
     holds(
         "crates/drive",
         "
-        access clock error extents within info lock multipath other_paths passthrough program size sync_drive
+        access clock error extents within info lock multipath other_paths passthrough program size size_limit sync_drive
         blocking parts registered job ring workers file_drive lane numa
         ",
     );
