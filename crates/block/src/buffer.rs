@@ -10,11 +10,18 @@
 //! yields only when it holds the last reference.
 
 use crate::{Arena, BLOCK_ALIGN};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ffi::c_void;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::{Arc, OnceLock};
+
+/// 1 MiB: from this size on, memory is a mapping of its own, in which a page is zeroed when it is first used. The allocator would
+/// zero all of it at once, because of the alignment: 32 MiB keep a lane for some milliseconds, for a write whose payload may
+/// never arrive.
+const MAPPED_BYTES_MIN: usize = 1 << 20;
 
 struct Memory {
     start: NonNull<u8>,
@@ -34,8 +41,14 @@ impl Memory {
 
     fn zeroed(len: usize) -> Self {
         let layout = Self::layout(len);
-        // SAFETY: the layout's size is at least 1.
-        let start = unsafe { alloc_zeroed(layout) };
+        let start = if len >= MAPPED_BYTES_MIN {
+            // SAFETY: the kernel chooses the address, so no memory in use is replaced.
+            unsafe { mmap_anonymous(null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE) }
+                .map_or(null_mut(), <*mut c_void>::cast)
+        } else {
+            // SAFETY: the layout's size is at least 1.
+            unsafe { alloc_zeroed(layout) }
+        };
         Self { start: NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout)), len }
     }
 
@@ -49,6 +62,11 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if Arena::give(self.start, (self.len / BLOCK_ALIGN).trailing_zeros() as usize) {
+            return;
+        }
+        if self.len >= MAPPED_BYTES_MIN {
+            // SAFETY: not part of the arena, so mapped in `zeroed` with this very length, and dropped once.
+            unsafe { munmap(self.start.as_ptr().cast(), self.len) }.expect("a mapping of this process ends");
             return;
         }
         // SAFETY: not part of the arena, so allocated in `zeroed` with this very layout, and dropped once.
@@ -306,6 +324,27 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A client announces 32 MiB with 28 bytes. The lane zeroed all of them before the first byte of the payload came.
+    #[test]
+    fn large_memory_takes_no_page_before_it_is_used() {
+        let is_used = |bytes: &[u8]| {
+            // proc_pid_pagemap(5): eight bytes for each page; bit 63 says that it is in memory.
+            let pages = std::fs::File::open("/proc/self/pagemap").expect("Linux has it");
+            let mut entries = vec![0; bytes.len() / BLOCK_ALIGN * 8];
+            let first = bytes.as_ptr() as u64 / BLOCK_ALIGN as u64;
+            std::os::unix::fs::FileExt::read_exact_at(&pages, &mut entries, first * 8).expect("an entry for each page");
+            entries.chunks_exact(8).filter(|entry| entry[7] & 0x80 != 0).count()
+        };
+        for len in [MAPPED_BYTES_MIN, 4 << 20, 32 << 20] {
+            for mut buffer in [Buffer::zeroed(len), Pool::default().take(len)] {
+                assert_eq!((is_used(&buffer), buffer.as_ptr() as usize % BLOCK_ALIGN), (0, 0), "{len} bytes");
+                buffer[len - 1] = 1;
+                assert!(is_used(&buffer) > 0);
+                assert!(buffer[..len - 1].iter().all(|&byte| byte == 0));
+            }
+        }
+    }
 
     #[test]
     fn parts_of_a_buffer_are_written_apart_and_claimed_whole() {
