@@ -45,11 +45,16 @@ export function t(key: Key, values: Values = {}): string {
   return fill(catalogue[key][ORDER.indexOf(language.value)] as string, values);
 }
 
-/** A sentence with its values. */
+/** Text as one word of a shell, quoted if it would not be read as it is: `shell_word` of the server. */
+const shell_word = (text: string) => (/^[A-Za-z0-9/._+:@%=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** A sentence with its values. In a command, between backticks, each is a word of a shell; `words` are several already. */
 export function fill(sentence: string, values: Values): string {
-  return sentence.replace(/\{(\w+)(?:\|([^}]*))?\}/g, (whole, name: string, forms: string | undefined) => {
+  return sentence.replace(/\{(\w+)(?:\|([^}]*))?\}/g, (whole, name: string, forms: string | undefined, at: number) => {
     const value = values[name];
     if (value === undefined) return whole;
+    const in_command = sentence.slice(0, at).split("`").length % 2 === 0;
+    if (in_command) return name === "words" ? String(value) : shell_word(String(value));
     if (forms === undefined) return typeof value === "number" ? value.toLocaleString(locale.value) : value;
     const variants = forms.split("|");
     const category = new Intl.PluralRules(language.value).select(Number(value));

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, UNIX_EPOCH};
-use stria_block::{shown, shown_sentence};
+use stria_block::{shell_word, shown, shown_sentence};
 use stria_drive::{NoResult, run_within};
 use ureq::Agent;
 
@@ -279,9 +279,10 @@ fn body(message: &Message) -> String {
     let component = cause.component.as_ref().map_or_else(String::new, |path| format!("component  {}\n", shown(path)));
     let since = humantime::format_rfc3339_seconds(message.since);
     format!(
-        "{phase}{text}\n\nevent      {}\narray      {array}\n{component}since      {since}\nhost       {}\n\n`stria status {array} -v` shows more.\n",
+        "{phase}{text}\n\nevent      {}\narray      {array}\n{component}since      {since}\nhost       {}\n\n`stria status {array_word} -v` shows more.\n",
         cause.event.name(),
         host(),
+        array_word = shell_word(&array.to_string()),
     )
 }
 

@@ -34,7 +34,9 @@ pub use mailbox::{Mailbox, RemoteDevice};
 pub use ram::RamDevice;
 pub use request::{Completion, Operation, Request, Segments};
 pub use sectors::SectorDevice;
-pub use shown::{Shown, file_name, is_plain, show_size, shown, shown_json, shown_lines, shown_sentence};
+pub use shown::{
+    Shown, file_name, is_plain, of_shell_word, shell_word, show_size, shown, shown_json, shown_lines, shown_sentence,
+};
 pub use timings::{Histogram, Latency, Timings};
 
 /// Bytes in a sector, the unit of every position and length.

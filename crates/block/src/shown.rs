@@ -41,6 +41,24 @@ pub fn is_plain(text: &str) -> bool {
     shown_sentence(text).to_string() == text
 }
 
+/// Text as one word of a POSIX shell, for a command that a message suggests: quoted if it would not be read as it is.
+#[inline]
+pub fn shell_word(text: &str) -> String {
+    let is_plain = |char: char| char.is_ascii_alphanumeric() || "/._-+:@%=,".contains(char);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
+/// The text that [`shell_word`] made a word of; `None`: it makes no such word.
+#[inline]
+pub fn of_shell_word(word: &str) -> Option<String> {
+    let quoted = word.strip_prefix('\'').and_then(|word| word.strip_suffix('\''));
+    let text = quoted.map_or_else(|| word.to_owned(), |text| text.replace("'\\''", "'"));
+    (shell_word(&text) == word).then_some(text)
+}
+
 /// JSON that prints the same on any terminal: invisible characters within its strings are escaped, as JSON allows for any
 /// character.
 pub fn shown_json(json: &str) -> String {
@@ -228,6 +246,44 @@ mod tests {
             assert!(class.is_none() || !shown(&text).to_string().contains(char), "U+{code:04X}: {class:?}");
             assert_eq!(is_plain(&text), class.is_none(), "U+{code:04X} is {class:?}");
             assert!(class.is_none() || char == '\n' || !shown_json(&text).contains(char), "U+{code:04X}: {class:?}");
+        }
+    }
+
+    /// A shell reads every word as the text that it was made of, and as that alone.
+    #[test]
+    fn a_word_is_read_by_a_shell_as_its_text() {
+        let all: String = (1..=127_u8).map(char::from).collect();
+        let long = ["tank", "/dev/disk/by-id/nvme-QEMU_1:2@3,4=5%+6"];
+        let odd = [
+            "",
+            " ",
+            "my array",
+            "it's",
+            "''",
+            "'",
+            "a'b'c",
+            "$HOME",
+            "`id`",
+            "a;b",
+            "~",
+            "*",
+            "!",
+            "\\",
+            "\\'",
+            "#1",
+            "Größe 大",
+            &all,
+        ];
+        for text in long.iter().chain(&odd) {
+            let word = shell_word(text);
+            assert_eq!(word == **text, long.contains(text), "{word}: quoted only if needed");
+            assert_eq!(of_shell_word(&word).as_deref(), Some(*text));
+            let script = format!("printf '%s|' {word}");
+            let printed = std::process::Command::new("sh").args(["-c", &script]).output().expect("a shell").stdout;
+            assert_eq!(String::from_utf8(printed).expect("text"), format!("{text}|"));
+        }
+        for no_word in ["", "my array", "'tank'", "'", "'a'b'"] {
+            assert_eq!(of_shell_word(no_word), None, "{no_word}");
         }
     }
 

@@ -39,7 +39,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread;
-use stria_block::{Limits, RemoteDevice};
+use stria_block::{Limits, RemoteDevice, shell_word};
 use uapi::{DeviceInfo, Parameters, control, state};
 
 /// 2 s: the time that a request may take until Linux checks whether its server lives. Before 6.15 that alone reveals the death of
@@ -282,7 +282,10 @@ pub fn list(notes: &Path) -> Result<Vec<UblkEntry>, UblkError> {
 pub fn remove(notes: &Path, id: u32, force: bool) -> Result<UblkEntry, UblkError> {
     let entry = list(notes)?.into_iter().find(|entry| entry.id == id).ok_or(UblkError::Unknown(id))?;
     if let Some(pid) = entry.pid {
-        return Err(UblkError::InUse { id, users: format!("process {pid} serves it; `stria stop {}` ends that", entry.name) });
+        return Err(UblkError::InUse {
+            id,
+            users: format!("process {pid} serves it; `stria stop {word}` ends that", word = shell_word(&entry.name)),
+        });
     }
     let users = users(&block_path(id));
     if !force && !users.is_empty() {

@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use stria_array::{DriveSector, MetadataWrite};
-use stria_block::{BlockDevice, bytes};
+use stria_block::{BlockDevice, bytes, shell_word};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::{CreateError, name_bytes};
 use stria_format::md::member::Member;
@@ -249,8 +249,8 @@ fn on_each<'a, C: Content + 'a>(
     }
     let (erased, list) = (erased.join(", "), left.join(", "));
     Err(HostError::Refused(format!(
-        "{error}; the signatures of {erased} are erased, and those of {list} may not be: `stria wipe {}` erases what is left",
-        left.join(" ")
+        "{error}; the signatures of {erased} are erased, and those of {list} may not be: `stria wipe {words}` erases what is left",
+        words = left.iter().map(|drive| shell_word(drive)).collect::<Vec<_>>().join(" ")
     )))
 }
 

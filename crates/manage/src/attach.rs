@@ -16,7 +16,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use stria_block::{file_name, shown};
+use stria_block::{file_name, shell_word, shown};
 use stria_format::md::uuid_text;
 use stria_front::nbd_device::{self, NbdArray, NbdDevice, NbdDeviceError, NbdDeviceOptions, NbdTarget, NbdWatch};
 use stria_front::nbd_target;
@@ -73,9 +73,9 @@ pub fn attach(command: &Attach, json: bool) -> Result<u8, Failure> {
             let index = nbd_device::index_of(path).map_err(failure)?;
             let path = path.display().to_string();
             if asked.is_some_and(|asked| asked != index) {
-                let name = &array.name;
+                let (name, word) = (&array.name, shell_word(&path));
                 return Err(Failure::Failed(format!(
-                    "array \"{name}\" is attached as {path} already: `stria detach {path}` first"
+                    "array \"{name}\" is attached as {path} already: `stria detach {word}` first"
                 )));
             }
             let Some(device) = NbdDevice::adopt(index, &array, &options).map_err(failure)? else {

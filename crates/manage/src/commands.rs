@@ -37,7 +37,7 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, UNIX_EPOCH};
 use stria_alarm::Event;
 use stria_array::Level;
-use stria_block::{shown, shown_sentence};
+use stria_block::{shell_word, shown, shown_sentence};
 use stria_format::md::assemble::missed;
 use stria_format::md::raw::RawField;
 use stria_format::md::{Assembly, Verdict, examine};
@@ -288,7 +288,8 @@ fn refuse_empty_files(paths: &[PathBuf]) -> Result<(), Failure> {
     if let Some((empty, _)) = paths.iter().zip(empty).find(|(_, is_empty)| matches!(is_empty, Ok(true))) {
         let empty = empty.display();
         return Err(Failure::Failed(format!(
-            "{empty} is an empty file: give it its full size first, for example `truncate -s 10G {empty}`"
+            "{empty} is an empty file: give it its full size first, for example `truncate -s 10G {word}`",
+            word = shell_word(&empty.to_string())
         )));
     }
     Ok(())
@@ -394,12 +395,8 @@ fn create_warnings(spec: &CreateSpec, made: &[Assembly]) -> Result<Vec<String>, 
 
 /// `stria serve` with these drives, for a shell.
 fn serve_command(drives: &[PathBuf]) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
-    let quoted = drives.iter().map(|path| match path.display().to_string() {
-        text if text.chars().all(is_plain) => text,
-        text => format!("'{}'", text.replace('\'', "'\\''")),
-    });
-    format!("stria serve {}", quoted.collect::<Vec<_>>().join(" "))
+    let words: Vec<String> = drives.iter().map(|path| shell_word(&path.display().to_string())).collect();
+    format!("stria serve {}", words.join(" "))
 }
 
 #[derive(Serialize)]

@@ -3,6 +3,7 @@
 use std::sync::mpsc::{Receiver, RecvTimeoutError, TryRecvError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use stria_block::shell_word;
 use stria_drive::within;
 
 /// The time that the directory may take to find a group.
@@ -50,9 +51,9 @@ impl Directory {
         }
         let asked = text.to_owned();
         self.ask(GROUP_WITHIN, move || find(&asked)).unwrap_or_else(|| {
-            let within = GROUP_WITHIN.as_secs();
+            let (within, word) = (GROUP_WITHIN.as_secs(), shell_word(text));
             Err(format!(
-                "the name service of this machine did not find group {text:?} within {within} s: `getent group {text}` shows \
+                "the name service of this machine did not find group {text:?} within {within} s: `getent group {word}` shows \
                  whether it answers; a group's number needs no answer"
             ))
         })
@@ -112,8 +113,9 @@ pub fn group_or_late(name: &str) -> Result<u32, (String, LateGroup)> {
         GroupAnswer::Known(Err(error)) => Err((error, late(None))),
         GroupAnswer::Late(answer) => {
             DIRECTORY.note_hang();
+            let word = shell_word(name);
             let text = format!(
-                "the name service of this machine has not found group {name:?} yet: `getent group {name}` shows whether it answers; a group's number \
+                "the name service of this machine has not found group {name:?} yet: `getent group {word}` shows whether it answers; a group's number \
                  needs no answer"
             );
             Err((text, late(Some(answer))))

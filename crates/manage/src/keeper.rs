@@ -37,6 +37,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use stria_block::shell_word;
 use stria_drive::{Access, DriveError, SyncDrive, within_at};
 use stria_format::md::{Verdict, uuid_text};
 use stria_host::{Found, HostError, OpenOptions, find, short_name};
@@ -857,7 +858,8 @@ impl Work {
             Err(error) => {
                 let text = format!(
                     "array \"{name}\" is served without its disks for virtual machines: {error}; correct vhost-user-group, then \
-                     `stria stop {name}` and `stria start {name}`"
+                     `stria stop {word}` and `stria start {word}`",
+                    word = shell_word(&name)
                 );
                 self.event(&name, "warning", text);
             }
@@ -1061,7 +1063,10 @@ impl Work {
     fn apply(&self, name: &str, held: Held, array: &config::Array) -> Option<String> {
         if held.read_only != array.read_only {
             let wanted = if array.read_only { "on" } else { "off" };
-            return Some(format!("`stria set {name} --read-only {wanted}` makes the configuration hold"));
+            return Some(format!(
+                "`stria set {word} --read-only {wanted}` makes the configuration hold",
+                word = shell_word(name)
+            ));
         }
         let write = (held.write != array.write).then_some(array.write);
         let drive_caches = array.drive_caches.filter(|_| held.drive_caches != array.drive_caches);

@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use stria_alarm::Event;
+use stria_block::shell_word;
 use stria_terminal::size;
 
 type Condition = stria_alarm::Condition<AlarmSentence>;
@@ -167,13 +168,13 @@ impl MatterKind {
 
 /// The matter of an array of the daemon's that is not served, unless it was stopped on purpose.
 pub fn not_served(array: &AdoptedView) -> Option<Matter> {
-    let name = &array.name;
+    let word = shell_word(&array.name);
     let (means, action, avoid) = match array.state {
         AdoptedState::Served | AdoptedState::Stopped => return None,
         AdoptedState::Absent => (
             "the daemon sees none of the array's drives, so its data cannot be reached",
             format!(
-                "check cables, power and controllers; `stria examine DRIVE` says what a drive carries. If it is gone for good: `stria release {name}`"
+                "check cables, power and controllers; `stria examine DRIVE` says what a drive carries. If it is gone for good: `stria release {word}`"
             ),
             "do not create an array on drives that you take for empty: examine them first",
         ),
@@ -181,14 +182,14 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
             "clients cannot reach the array until the group is there",
             format!(
                 "create the group that is named, or correct `vhost-user-group` in the configuration and run `systemctl reload stria`; then \
-                 `stria start {name}`, unless it has started by itself"
+                 `stria start {word}`, unless it has started by itself"
             ),
             "do not take `vhost-user-group` out: virtual machines whose group it is could not connect",
         ),
         AdoptedState::Waiting if array.obstacle == Some(Obstacle::InUse) => (
             "clients cannot reach the array until it starts",
             format!(
-                "end the other user of the drive that is named, if it should not have it: the array is tried again by itself, and by `stria start {name}`"
+                "end the other user of the drive that is named, if it should not have it: the array is tried again by itself, and by `stria start {word}`"
             ),
             "do not end the other user of a drive by force: it may be writing",
         ),
@@ -206,17 +207,17 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
         ),
         AdoptedState::Waiting => (
             "clients cannot reach the array until it starts",
-            format!("attach the drives that are named; `stria start {name}` starts it without them, if enough are here"),
+            format!("attach the drives that are named; `stria start {word}` starts it without them, if enough are here"),
             "do not use --force before the missing drives are known to be lost: they may hold the newest data",
         ),
         AdoptedState::Refused => (
             "clients cannot reach the array",
-            format!("remove the cause that is named, then `stria start {name}`"),
+            format!("remove the cause that is named, then `stria start {word}`"),
             "do not end the other user of a drive by force: it may be writing",
         ),
     };
     Some(Matter {
-        array: name.clone(),
+        array: array.name.clone(),
         kind: MatterKind::NotServed,
         urgency: MatterKind::NotServed.urgency(false),
         what: format!("not served: {}", array.text),
@@ -406,7 +407,7 @@ impl Collector<'_> {
     }
 
     fn rebuilding(&mut self) {
-        let name = self.name;
+        let word = shell_word(self.name);
         self.push(
             MatterKind::Rebuilding,
             self.paths(|member| member.role == "rebuilding" || is_missed(self.array, member)),
@@ -416,21 +417,21 @@ impl Collector<'_> {
             } else {
                 "redundancy is being restored"
             },
-            format!("wait; `stria status {name}` shows the progress, `stria speed {name} --min 200M` speeds it up at the cost of clients"),
+            format!("wait; `stria status {word}` shows the progress, `stria speed {word} --min 200M` speeds it up at the cost of clients"),
             "do not pull or replace another drive, and do not restart the machine without need",
         );
     }
 
     fn paused(&mut self) {
-        let name = self.name;
+        let word = shell_word(self.name);
         let (means, action) = if has_target(self.array) && self.array.parts.missing_slots.is_empty() {
-            ("sweeps are paused, so the rebuild does not go on", format!("`stria resume {name}`"))
+            ("sweeps are paused, so the rebuild does not go on", format!("`stria resume {word}`"))
         } else if self.has_spare() {
-            ("sweeps are paused, so the spare is not being filled", format!("`stria resume {name}`"))
+            ("sweeps are paused, so the spare is not being filled", format!("`stria resume {word}`"))
         } else {
             (
                 "sweeps are paused, so the array takes no spare of the pool, and fills none",
-                format!("`stria resume {name}`; if the pool of spares has none for it, `stria add {name} DRIVE`"),
+                format!("`stria resume {word}`; if the pool of spares has none for it, `stria add {word} DRIVE`"),
             )
         };
         let (missed, what) = (self.missed(), self.headline());
@@ -438,7 +439,7 @@ impl Collector<'_> {
     }
 
     fn degraded(&mut self) {
-        let name = self.name;
+        let word = shell_word(self.name);
         self.push(
             MatterKind::Degraded,
             self.missed(),
@@ -450,15 +451,16 @@ impl Collector<'_> {
                 (_, true) => "data is complete, with less redundancy, and the rebuild does not fill every gap",
             },
             format!(
-                "`stria add {name} DRIVE`: the drive that was lost, if it works, or a new one of the same size; the rebuild begins by itself"
+                "`stria add {word} DRIVE`: the drive that was lost, if it works, or a new one of the same size; the rebuild begins by itself"
             ),
             "do not pull a drive before you have compared its serial number: `stria status -v` shows those of drives that work",
         );
     }
 
     fn ended_early(&mut self) {
-        let (name, targets) = (self.name, self.paths(|member| member.role == "rebuilding"));
-        let fails: Vec<String> = targets.iter().map(|path| format!("`stria fail {name} {path}`")).collect();
+        let (word, targets) = (shell_word(self.name), self.paths(|member| member.role == "rebuilding"));
+        let fails: Vec<String> =
+            targets.iter().map(|path| format!("`stria fail {word} {path_word}`", path_word = shell_word(path))).collect();
         self.push(
             MatterKind::Degraded,
             targets,
@@ -469,7 +471,7 @@ impl Collector<'_> {
                 "data is complete, with less redundancy, and the rebuild has ended before it was complete"
             },
             format!(
-                "`stria events {name}` gives the reason: remove it, then {} and `stria add {name} DRIVE`, which begins a new rebuild",
+                "`stria events {word}` gives the reason: remove it, then {} and `stria add {word} DRIVE`, which begins a new rebuild",
                 fails.join(", ")
             ),
             "do not fail or pull another drive: it holds data that the new one lacks",
@@ -477,14 +479,14 @@ impl Collector<'_> {
     }
 
     fn lost(&mut self) {
-        let name = self.name;
+        let word = shell_word(self.name);
         self.push(
             MatterKind::Failed,
             self.missed(),
             self.headline(),
             "more drives are lost than redundancy covers; reads and writes of what they held fail",
             format!(
-                "stop clients, `stria stop {name}`, bring the lost drives back, and see `stria assemble DRIVE…` for what would start"
+                "stop clients, `stria stop {word}`, bring the lost drives back, and see `stria assemble DRIVE…` for what would start"
             ),
             "do not create, wipe or force anything on these drives: what they hold may be all that is left",
         );
@@ -492,14 +494,14 @@ impl Collector<'_> {
 
     fn read_only(&mut self) {
         let Some(reason) = self.array.condition.unreplayed.as_deref().filter(|_| self.has_own_redundancy()) else { return };
-        let name = self.name;
+        let word = shell_word(self.name);
         self.push(
             MatterKind::ReadOnly,
             Vec::new(),
             format!("the array takes no writes: the replay after the last crash ended early ({reason})"),
             "clients can read and not write",
             format!(
-                "remove the cause that is named, then stop the array and serve it again: `stria stop {name}`, `stria start {name}` (without the \
+                "remove the cause that is named, then stop the array and serve it again: `stria stop {word}`, `stria start {word}` (without the \
                  daemon: `stria serve`)"
             ),
             "do not create, wipe or force anything on its drives",
@@ -528,19 +530,19 @@ impl Collector<'_> {
         if !view::found_mismatch(self.array) || !self.has_own_redundancy() {
             return;
         }
-        let name = self.name;
+        let word = shell_word(self.name);
         self.push(
             MatterKind::Mismatch,
             self.paths(|member| member.wrong_sectors > 0),
             "a scrub found redundancy that does not match".into(),
             "a drive changed bytes, or a crash left a write half done; what clients read may be right or wrong",
-            format!("`stria status -v {name}` names the member where redundancy can; then `stria scrub {name} --repair`"),
+            format!("`stria status -v {word}` names the member where redundancy can; then `stria scrub {word} --repair`"),
             "do not repair on one parity or two copies before you have looked at the drives' own error counts: the wrong side may win",
         );
     }
 
     fn silent_members(&mut self) {
-        let (array, name, has_spare) = (self.array, self.name, self.has_spare());
+        let (array, word, has_spare) = (self.array, shell_word(self.name), self.has_spare());
         let silent =
             || array.parts.members.iter().filter(|member| view::unanswered_ms(member).is_some() && !view::is_lost(member));
         let needed: Vec<&MemberView> = silent().filter(|member| member.role == "in sync").collect();
@@ -560,12 +562,12 @@ impl Collector<'_> {
         }
         for member in silent().filter(|member| !are_too_many || member.role != "in sync") {
             if let Some(waiting_ms) = view::unanswered_ms(member) {
-                let path = &member.path;
+                let (path, path_word) = (&member.path, shell_word(&member.path));
                 let then = match (can_lose(array, path), has_spare) {
                     (true, true) if member.role == "in sync" => {
-                        format!("if it stays silent, `stria fail {name} {path}`: then a spare is filled")
+                        format!("if it stays silent, `stria fail {word} {path_word}`: then a spare is filled")
                     }
-                    (true, _) => format!("if it stays silent, `stria fail {name} {path}`"),
+                    (true, _) => format!("if it stays silent, `stria fail {word} {path_word}`"),
                     (false, _) => "then wait: the array cannot do without it, so do not fail it".to_owned(),
                 };
                 self.push(
@@ -606,14 +608,17 @@ impl Collector<'_> {
                 vec![drive.path.clone()],
                 drive.text.clone(),
                 "the array runs without the drive; Stria overwrites no drive by itself",
-                format!("do what is named above, if a step is; `stria examine {}` shows what the drive carries", drive.path),
+                format!(
+                    "do what is named above, if a step is; `stria examine {path_word}` shows what the drive carries",
+                    path_word = shell_word(&drive.path)
+                ),
                 "do not add, wipe or force anything on it before you know whether it holds what the array lacks",
             );
         }
     }
 
     fn replaced_members(&mut self) {
-        let (array, name) = (self.array, self.name);
+        let (array, word) = (self.array, shell_word(self.name));
         for member in
             array.parts.members.iter().filter(|member| member.failure.is_some() && array.condition.health == HealthView::Optimal)
         {
@@ -622,7 +627,10 @@ impl Collector<'_> {
                 vec![member.path.clone()],
                 view::departure(array, member),
                 "the array is optimal without it",
-                format!("`stria remove {name} {}`, then replace the drive and `stria add` the new one as a spare", member.path),
+                format!(
+                    "`stria remove {word} {path_word}`, then replace the drive and `stria add` the new one as a spare",
+                    path_word = shell_word(&member.path)
+                ),
                 "do not reuse the drive elsewhere before it was tested",
             );
         }

@@ -14,6 +14,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use stria_block::shell_word;
 use stria_format::md::{Assembly, Verdict};
 use stria_host::{OpenOptions, find, short_name};
 use stria_terminal::Failure;
@@ -151,8 +152,9 @@ impl Renamed {
             let [they_are, they, them] = they;
             words.push_str(&format!(
                 "; {members} {slots} {keep} the old name, as {they_are} not here: if {they} {come} back before the array has run without {them}, \
-                 repeat `stria rename {} {new}`",
-                self.uuid
+                 repeat `stria rename {uuid} {word}`",
+                uuid = self.uuid,
+                word = shell_word(new)
             ));
         }
         words
@@ -290,7 +292,8 @@ fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
     let take = |name: &String| match stop_md(name) {
         Ok(()) => format!("Linux ran it as /dev/{name}, which was stopped, as nothing used it"),
         Err(why) => format!(
-            "Linux runs it as /dev/{name}, which was not stopped ({why}): `mdadm --stop /dev/{name}`, then `stria reload` starts it here"
+            "Linux runs it as /dev/{name}, which was not stopped ({why}): `mdadm --stop {word}`, then `stria reload` starts it here",
+            word = shell_word(&format!("/dev/{name}"))
         ),
     };
     names.iter().map(take).collect()

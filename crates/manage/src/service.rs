@@ -30,6 +30,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
+use stria_block::shell_word;
 use stria_format::md::uuid_text;
 use stria_front::nbd_device::devices_of;
 use stria_front::ublk::UblkDevice;
@@ -349,8 +350,9 @@ impl Service {
         if let Some(request) = self.ledger.get().and_then(|ledger| ledger.speed(&uuid_text(&served.uuid)))
             && let Err(error) = set_speed(served, &request)
         {
+            let word = shell_word(name);
             let text =
-                format!("the bounds on speed that \"{name}\" had do not apply: {error}; `stria speed {name}` sets new ones");
+                format!("the bounds on speed that \"{name}\" had do not apply: {error}; `stria speed {word}` sets new ones");
             self.events.push(view::plain_event(name, "warning", text));
         }
     }
@@ -546,7 +548,13 @@ impl Service {
             let path = block.path();
             users.extend(block.users().into_iter().map(|user| format!("{}: {user}", path.display())));
         }
-        users.extend(devices_of(&served.uuid).iter().map(|path| format!("{0} (`stria detach {0}` ends that)", path.display())));
+        users.extend(devices_of(&served.uuid).iter().map(|path| {
+            format!(
+                "{path} (`stria detach {word}` ends that)",
+                path = path.display(),
+                word = shell_word(&path.display().to_string())
+            )
+        }));
         users
     }
 

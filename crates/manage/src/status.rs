@@ -6,7 +6,7 @@ use crate::progress::sweep_line;
 use crate::view::{is_lost, last_drives, was_replaced};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
-use stria_block::{shown, shown_sentence};
+use stria_block::{shell_word, shown, shown_sentence};
 use stria_terminal::output::{paragraphs, table, tables};
 use stria_terminal::size;
 
@@ -171,7 +171,8 @@ fn scrub_line(view: &ArrayView) -> Option<String> {
         (0, _) => "found no mismatch".into(),
         (count, true) => format!("found mismatches in {count} sectors, and repaired them"),
         (count, false) => {
-            format!("found mismatches in {count} sectors; `stria scrub {} --repair` repairs them", view.identity.name)
+            let word = shell_word(&view.identity.name);
+            format!("found mismatches in {count} sectors; `stria scrub {word} --repair` repairs them")
         }
     };
     let date =

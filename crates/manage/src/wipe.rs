@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use stria_block::shell_word;
 use stria_health::{
     EraseError, begin_sanitize, check_discard, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase,
 };
@@ -147,7 +148,8 @@ fn half_way(error: &str, means: WipeMeans, drives: &[PathBuf]) -> String {
     if list.is_empty() {
         return format!("{error}: repeat the command");
     }
-    format!("{error}; the signatures of {} are erased: repeat `stria wipe {}{}`", list.join(", "), list.join(" "), means.option())
+    let words = list.iter().map(|drive| shell_word(drive)).collect::<Vec<_>>().join(" ") + means.option();
+    format!("{error}; the signatures of {} are erased: repeat `stria wipe {words}`", list.join(", "))
 }
 
 fn wait_for(drive: &Path, progress: &mut impl FnMut(&Path, u8)) -> Result<(), EraseError> {

@@ -5,6 +5,8 @@
 //! these a client words the sentence in its reader's language, and `docs/openapi.json` lists every code with its English and the
 //! types of its values. A code stays when its text changes.
 //!
+//! What stands between backticks is a command, and each value in it a word of a shell.
+//!
 //! It does not know what the sentences are about.
 
 pub use schemars;
@@ -12,7 +14,9 @@ pub use serde;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::cell::Cell;
 use std::fmt;
+use stria_block::{of_shell_word, shell_word};
 
 #[cfg(test)]
 extern crate self as stria_sentence;
@@ -37,12 +41,84 @@ macro_rules! sentences {
 
         impl ::std::fmt::Display for $name {
             fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let place = $crate::Place::default();
                 match self {
-                    $(Self::$code { $($value),* } => ::std::write!(f, $english),)*
+                    $(Self::$code { $($value),* } => {
+                        $(let $value = place.of(::std::stringify!($value), $value);)*
+                        ::std::fmt::Write::write_fmt(&mut place.writer(f), ::std::format_args!($english))
+                    })*
                 }
             }
         }
     };
+}
+
+/// The value that holds several words of a command, made by its caller.
+const WORDS: &str = "words";
+
+/// Where the writing of a sentence stands.
+#[derive(Debug, Default)]
+pub struct Place {
+    in_command: Cell<bool>,
+    in_value: Cell<bool>,
+}
+
+impl Place {
+    /// A value of the sentence.
+    pub fn of<'a, T>(&'a self, name: &'static str, value: &'a T) -> Value<'a, T> {
+        Value { place: self, name, value }
+    }
+
+    /// What the sentence is written to.
+    pub fn writer<'a, 'b>(&'a self, to: &'a mut fmt::Formatter<'b>) -> Writer<'a, 'b> {
+        Writer { place: self, to }
+    }
+}
+
+/// Notes where commands begin and end in the English.
+#[allow(missing_debug_implementations)] // A formatter has none.
+pub struct Writer<'a, 'b> {
+    place: &'a Place,
+    to: &'a mut fmt::Formatter<'b>,
+}
+
+impl fmt::Write for Writer<'_, '_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if !self.place.in_value.get() {
+            let ends = text.matches('`').count();
+            self.place.in_command.set(self.place.in_command.get() ^ (ends % 2 == 1));
+        }
+        self.to.write_str(text)
+    }
+}
+
+/// A value of a sentence, as it stands there: within a command it is a word of a shell.
+pub struct Value<'a, T> {
+    place: &'a Place,
+    name: &'static str,
+    value: &'a T,
+}
+
+impl<T> Value<'_, T> {
+    fn written(&self, write: impl FnOnce() -> fmt::Result) -> fmt::Result {
+        self.place.in_value.set(true);
+        let written = write();
+        self.place.in_value.set(false);
+        written
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Value<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_word = self.place.in_command.get() && self.name != WORDS;
+        self.written(|| if is_word { f.write_str(&shell_word(&self.value.to_string())) } else { self.value.fmt(f) })
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Value<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.written(|| self.value.fmt(f))
+    }
 }
 
 /// Several names, which stand in a text with commas between them.
@@ -75,22 +151,26 @@ pub fn read<T: fmt::Display>(
 ) -> Option<T> {
     texts.into_iter().find_map(|(code, english)| {
         let english = SILENT.iter().fold(english.to_owned(), |english, name| english.replace(&format!("{{{name}}}"), ""));
-        let said = of(kebab(code), &values(&english, text)?)?;
+        let found = values(&english, text)?;
+        let values: Vec<(&str, &str)> = found.iter().map(|(name, value)| (*name, &**value)).collect();
+        let said = of(kebab(code), &values)?;
         (said.to_string() == text).then_some(said)
     })
 }
 
 /// The values of a text by its English: each is as short as possible.
-fn values<'a>(english: &'a str, text: &'a str) -> Option<Vec<(&'a str, &'a str)>> {
+fn values<'a>(english: &'a str, text: &str) -> Option<Vec<(&'a str, String)>> {
     let (first, rest) = english.split_once('{').unwrap_or((english, ""));
     let mut left = text.strip_prefix(first)?;
-    let mut found: Vec<(&str, &str)> = Vec::new();
+    let mut found: Vec<(&str, String)> = Vec::new();
+    let mut in_command = first.matches('`').count() % 2 == 1;
     let mut holes = rest.split('{').filter(|hole| !hole.is_empty()).peekable();
     while let Some(hole) = holes.next() {
         let (name, literal) = hole.split_once('}')?;
         let end = if holes.peek().is_none() { left.strip_suffix(literal)?.len() } else { left.find(literal)? };
-        let value = &left[..end];
+        let value = if in_command && name != WORDS { of_shell_word(&left[..end])? } else { left[..end].to_owned() };
         left = &left[end + literal.len()..];
+        in_command ^= literal.matches('`').count() % 2 == 1;
         match found.iter().find(|(known, _)| *known == name) {
             Some((_, before)) if *before != value => return None,
             Some(_) => {}
@@ -140,6 +220,7 @@ mod tests {
             SlotsAreFree { slots: Names, count: u64 } => "{count} slots are free: {slots}",
             NothingIsFree {} => "nothing is free",
             IsIn { drive: String, slot: u64 } => "{drive} is in slot {slot}; `remove {drive}` takes it out",
+            Erased { words: String, drive: String } => "erased: repeat `wipe {words}` for {drive}",
         }
     }
 
@@ -164,6 +245,27 @@ mod tests {
         ] {
             assert_eq!(told(other), None, "{other}");
         }
+    }
+
+    #[test]
+    fn a_value_is_a_word_of_a_shell_within_a_command_alone() {
+        let of = |code: String, values: &[(&str, &str)]| {
+            let value = |(name, text): &(&str, &str)| ((*name).to_owned(), if *name == "slot" { json!(3) } else { json!(text) });
+            serde_json::from_value::<Said>(json!({"code": code, "values": values.iter().map(value).collect::<Map<_, _>>()})).ok()
+        };
+        for (drive, text) in [
+            ("/dev/my disk", "/dev/my disk is in slot 3; `remove '/dev/my disk'` takes it out"),
+            ("it's", r"it's is in slot 3; `remove 'it'\''s'` takes it out"),
+            // What a value holds begins and ends no command.
+            ("a`b", "a`b is in slot 3; `remove 'a`b'` takes it out"),
+        ] {
+            let said = Said::IsIn { drive: drive.into(), slot: 3 };
+            assert_eq!(said.to_string(), text);
+            assert_eq!(read(Said::TEXTS.iter().copied(), text, of), Some(said), "{text}");
+        }
+        let said = Said::Erased { words: "'a b' c --discard".into(), drive: "a b".into() };
+        assert_eq!(said.to_string(), "erased: repeat `wipe 'a b' c --discard` for a b");
+        assert_eq!(read(Said::TEXTS.iter().copied(), &said.to_string(), of), Some(said));
     }
 
     #[test]
@@ -201,7 +303,8 @@ mod tests {
             [
                 (json!("slots-are-free"), json!("{count} slots are free: {slots}")),
                 (json!("nothing-is-free"), json!("nothing is free")),
-                (json!("is-in"), json!("{drive} is in slot {slot}; `remove {drive}` takes it out"))
+                (json!("is-in"), json!("{drive} is in slot {slot}; `remove {drive}` takes it out")),
+                (json!("erased"), json!("erased: repeat `wipe {words}` for {drive}"))
             ]
         );
     }

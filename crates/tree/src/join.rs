@@ -9,7 +9,7 @@ use crate::ArrayCommand;
 use crate::tree::{MemberDrive, Tree};
 use std::ops::Range;
 use stria_array::{Command, DriveSector, Health, MemberId, MemberState, MemberStatus, MetadataWrite, Refusal};
-use stria_block::BlockDevice;
+use stria_block::{BlockDevice, shell_word};
 use stria_format::md::recorder::{Adopt, Newcomer};
 use stria_format::md::superblock::Role;
 use stria_format::md::{Candidate, Superblock};
@@ -224,10 +224,10 @@ impl<D: MemberDrive> Tree<D> {
             Err(error) => error.to_string(),
         };
         if request.return_only && superblock.role() != Role::Spare {
-            let (name, upper) = (array.name(), self.name());
+            let (name, array_word, drive_word) = (array.name(), shell_word(self.name()), shell_word(drive));
             return Err(refused(format!(
-                "{drive} cannot return to \"{name}\", as {why}: it was left as it is; `stria add {upper} {drive}` makes it a new spare, and \
-                 `stria wipe {drive}` a blank drive"
+                "{drive} cannot return to \"{name}\", as {why}: it was left as it is; `stria add {array_word} {drive_word}` makes it a new spare, and \
+                 `stria wipe {drive_word}` a blank drive"
             )));
         }
         let lacks_data =

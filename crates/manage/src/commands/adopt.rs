@@ -13,7 +13,7 @@ use crate::rest::auth::read_tokens;
 use serde_json::json;
 use std::path::Path;
 use std::time::Duration;
-use stria_block::{shown, shown_sentence};
+use stria_block::{shell_word, shown, shown_sentence};
 use stria_host::sort_arguments;
 use stria_terminal::output::{print, print_json, say, tell};
 use stria_terminal::{Failure, absolute};
@@ -68,7 +68,10 @@ pub fn release(command: &cli::Release, json: bool) -> Result<(), Failure> {
     };
     let served = client::adopted(socket).into_iter().find(|array| array.uuid == uuid.to_string());
     if served.is_some_and(|array| array.state == AdoptedState::Served) {
-        return Err(Failure::Failed(format!("array \"{name}\" is served: `stria stop {name}` first, then release it")));
+        return Err(Failure::Failed(format!(
+            "array \"{name}\" is served: `stria stop {word}` first, then release it",
+            word = shell_word(&name)
+        )));
     }
     edit.remove(uuid)?;
     refuse_unless_it_follows(&edit.check()?)?;

@@ -6,7 +6,7 @@ use crate::{cli, client};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use stria_alarm::Event;
-use stria_block::{shown, shown_sentence};
+use stria_block::{shell_word, shown, shown_sentence};
 use stria_terminal::output::{print, print_json};
 use stria_terminal::{Failure, NOT_WELL};
 
@@ -31,7 +31,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
         if services.iter().all(|(_, arrays)| arrays.is_empty()) && silent.is_empty() {
             let how = match &adopted[..] {
                 [] => "start one with `stria serve`".to_owned(),
-                [array] => format!("`stria start {}` starts the one that the daemon has", array.name),
+                [array] => format!("`stria start {word}` starts the one that the daemon has", word = shell_word(&array.name)),
                 _ => "`stria start NAME` starts one that the daemon has".to_owned(),
             };
             well = format!("no array is served, so there is nothing to explain: {how}");

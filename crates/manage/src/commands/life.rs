@@ -9,6 +9,7 @@ use crate::wipe::{self, WipeMeans};
 use crate::{cli, client, drive_name, ownership};
 use serde_json::json;
 use std::path::Path;
+use stria_block::shell_word;
 use stria_host::{Examined, examine, short_name, sort_arguments};
 use stria_terminal::Failure;
 use stria_terminal::output::{confirm, say, tell};
@@ -22,7 +23,10 @@ pub(super) fn refuse_served(socket: Option<&Path>, uuid: Uuid, what: &str) -> Re
     match arrays.into_iter().find(|array| array.identity.uuid == uuid.to_string()) {
         Some(array) => {
             let name = array.identity.name;
-            Err(Failure::Failed(format!("array \"{name}\" is served: `stria stop {name}` first, then {what} it")))
+            Err(Failure::Failed(format!(
+                "array \"{name}\" is served: `stria stop {word}` first, then {what} it",
+                word = shell_word(&name)
+            )))
         }
         None => Ok(()),
     }

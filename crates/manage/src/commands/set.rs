@@ -11,6 +11,7 @@ use crate::settings::{SettingsRequest, WriteMode};
 use crate::{cli, drive_name};
 use hyper::Method;
 use serde_json::json;
+use stria_block::shell_word;
 use stria_host::short_name;
 use stria_terminal::Failure;
 use stria_terminal::output::{confirm, say};
@@ -71,7 +72,8 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
         }
         (true, false) if served.is_some() => {
             notes.push(format!(
-                "the setting is lost when the array stops: to store it, `stria adopt {name}`, or give `stria serve` the same option"
+                "the setting is lost when the array stops: to store it, `stria adopt {word}`, or give `stria serve` the same option",
+                word = shell_word(&name)
             ));
         }
         (true, false) => {

@@ -13,7 +13,7 @@ use serde_json::json;
 use std::fs;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use stria_block::shown;
+use stria_block::{shell_word, shown};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, say};
 
@@ -37,7 +37,10 @@ pub fn token(command: &Token, json: bool) -> Result<(), Failure> {
                 return Err(Failure::Usage(format!("{name:?} is not a name for a token: use letters, digits and ._-@+")));
             }
             if lines.iter().any(|line| line.name == *name) {
-                return Err(Failure::Failed(format!("there is a token {name} already: `stria token remove {name}` first")));
+                return Err(Failure::Failed(format!(
+                    "there is a token {name} already: `stria token remove {word}` first",
+                    word = shell_word(name)
+                )));
             }
             let role = match role {
                 RoleName::View => Role::View,

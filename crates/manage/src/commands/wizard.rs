@@ -6,6 +6,7 @@ use clap::FromArgMatches;
 use std::fmt::Write as _;
 use std::io;
 use std::path::{Path, PathBuf};
+use stria_block::shell_word;
 use stria_drive::DriveInfo;
 use stria_format::md::SuperblockError;
 use stria_host::{block_devices, default_strip_sectors, examine};
@@ -245,12 +246,6 @@ fn strip(purpose: &Purpose, paths: &[PathBuf], rotational: bool) -> Result<Optio
     Ok((strip != usual).then_some(strip))
 }
 
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%=,".contains(c);
-    if word.chars().all(is_plain) { word.to_owned() } else { format!("'{}'", word.replace('\'', "'\\''")) }
-}
-
 /// True if the arguments are only `create`, and somebody sits at a terminal.
 pub fn is_asked_for(arguments: impl Iterator<Item = std::ffi::OsString>) -> bool {
     arguments.collect::<Vec<_>>() == ["create"] && can_ask() && io::IsTerminal::is_terminal(&io::stdout())
@@ -279,7 +274,7 @@ pub fn create() -> Result<Cli, Failure> {
         "jbod" | "0" => sizes.sum::<u64>() as f64,
         _ => sizes.min().unwrap_or(0) as f64 * purpose.data_drives(paths.len()),
     };
-    let line = words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ");
+    let line = words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" ");
     print(&format!(
         "\nAbout {} of space on {} drives; {}.\nThe same without questions:\n\n    stria {line}\n\n",
         size::show(space as u64 >> 20 << 20),

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use stria_block::shell_word;
 use stria_health::{Activation, Firmware};
 
 /// How long a drive may take to answer after a reset.
@@ -299,14 +300,17 @@ fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, S
                 (reset, Err(back)) => {
                     let reset = reset.err().map_or_else(String::new, |reset| format!("{reset}, and "));
                     Err(format!(
-                        "{reset}{back}: array \"{name}\" is DEGRADED; once the drive answers, `stria add {name} {shown}` brings it back"
+                        "{reset}{back}: array \"{name}\" is DEGRADED; once the drive answers, `stria add {name_word} {drive_word}` brings it back",
+                        name_word = shell_word(name),
+                        drive_word = shell_word(&shown.to_string())
                     ))
                 }
             }
         }
     };
     let Err(error) = steps.go_on() else { return outcome };
-    let held = format!("resync and rebuild are still held ({error}): `stria resume {name}` lets them go on");
+    let held =
+        format!("resync and rebuild are still held ({error}): `stria resume {word}` lets them go on", word = shell_word(name));
     Err(match outcome {
         Ok(text) => format!("{text}, and {held}"),
         Err(fault) => format!("{fault}; {held}"),

@@ -148,7 +148,8 @@ impl Place {
                 None => panic!("serve ended before it served: {:?}", running.wait()),
             };
             match line.split(' ').collect::<Vec<_>>()[..] {
-                ["nbd", name, uri] => uris.push((name.to_owned(), uri.to_owned())),
+                // A name may have blanks.
+                ["nbd", ref name @ .., uri] => uris.push((name.join(" "), uri.to_owned())),
                 ["vhost-user", _, _] => {}
                 ["metrics", url] => metrics = Some(url.to_owned()),
                 ["ublk", name, device] => devices.push((name.to_owned(), device.to_owned())),
