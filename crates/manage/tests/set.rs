@@ -64,6 +64,16 @@ fn bitmap_and_log_of_a_served_array_come_and_go_in_a_pause() {
     assert_eq!(serve.client("tank").read(0, 8192).expect("it reads"), example(1));
 }
 
+/// A question about the cost comes after the look for the array: without a terminal it is refused with code 4.
+#[test]
+fn nothing_is_asked_about_an_array_that_is_not_here() {
+    let place = Place::new();
+    let images = place.images(2, 32 * MIB);
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    place.run(&["set", "lake", "--write", "back", &images[0], &images[1]]).refused(1, &["lake"]);
+    place.run(&["set", "tank", "--write", "back", &images[0], &images[1]]).refused(4, &["--yes"]);
+}
+
 #[test]
 fn the_write_policy_holds_at_once_and_says_what_a_power_cut_costs() {
     let place = Place::new();

@@ -33,9 +33,6 @@ fn costs(request: &SettingsRequest) -> Vec<String> {
 /// When it is not found, a change is impossible, or nobody confirms it.
 pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
     let request = command.request();
-    if command.write == Some(WriteMode::Back) {
-        confirm(&PlanSentence::BackCosts {}.to_string(), command.yes || command.force)?;
-    }
     let socket = command.control.socket.as_deref();
     let (services, _) = client::survey(None)?;
     let named = socket.and_then(|socket| client::survey(Some(socket)).ok()).map(|(services, _)| services).unwrap_or_default();
@@ -44,6 +41,15 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
         Some((client, arrays.into_iter().find(|a| is_it(&a.identity.name, &a.identity.full_name, &a.identity.uuid))?))
     });
     let path = config::path(command.config.config.as_deref());
+    let found = match &served {
+        Some(_) => None,
+        None => Some(look(&drive_name::paths(&command.drives, "set")?, &path)?.0),
+    };
+    let known = found.as_ref().map(|assemblies| chosen(assemblies, std::slice::from_ref(&command.name))).transpose()?;
+    // After the array was found: nobody weighs the cost of a setting for one that is not here.
+    if command.write == Some(WriteMode::Back) {
+        confirm(&PlanSentence::BackCosts {}.to_string(), command.yes || command.force)?;
+    }
     let (uuid, name, mut notes) = match &served {
         Some((client, array)) => {
             let done: Done = client.send(Method::PUT, &array_path(&array.identity.name, "/settings"), &request)?;
@@ -51,11 +57,9 @@ pub fn set(command: &cli::Set, json: bool) -> Result<(), Failure> {
             (uuid, array.identity.name.clone(), vec![done.message])
         }
         None => {
-            let paths = drive_name::paths(&command.drives, "set")?;
-            let (assemblies, _) = look(&paths, &path)?;
-            let array = chosen(&assemblies, std::slice::from_ref(&command.name))?;
+            let (assemblies, array) = found.as_deref().zip(known).expect("an array that is not served is looked for");
             let name = short_name(&array.name).to_owned();
-            let notes = ownership::change(&assemblies, array, &request)?.into_iter().collect();
+            let notes = ownership::change(assemblies, array, &request)?.into_iter().collect();
             (Uuid(array.uuid), name, notes)
         }
     };
