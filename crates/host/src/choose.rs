@@ -2,6 +2,7 @@
 
 use crate::{Found, HostError, OpenOptions, PlannedArray, find, find_everywhere};
 use std::collections::HashSet;
+use std::mem::{Discriminant, discriminant};
 use std::path::PathBuf;
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, DriveReport, missed};
 use stria_format::md::superblock::Role;
@@ -101,11 +102,27 @@ pub fn awaited_slots(assembly: &Assembly) -> Vec<usize> {
     assembly.missing_slots.iter().copied().filter(took_part).collect()
 }
 
-/// Sentences for the administrator about the drives of an array that stay out of it when it starts.
-pub fn stays_out(assembly: &Assembly) -> Vec<String> {
+/// A drive that stays out of its array when that starts.
+#[derive(Clone, Debug)]
+pub struct StaysOut {
+    drive: String,
+    why: Discriminant<Verdict>,
+    /// The sentence for the administrator.
+    pub text: String,
+}
+
+impl StaysOut {
+    /// True if the same drive stays out for the same reason. The texts may differ, as an array that runs goes on counting.
+    pub fn is_known(&self, before: &[Self]) -> bool {
+        before.iter().any(|known| (&known.drive, known.why) == (&self.drive, self.why))
+    }
+}
+
+/// The drives of an array that stay out of it when it starts.
+pub fn stays_out(assembly: &Assembly) -> Vec<StaysOut> {
     let told = |drive: &DriveReport| {
         let name = &drive.name;
-        Some(match &drive.verdict {
+        let text = match &drive.verdict {
             Verdict::Away { slot, events_behind, .. } => format!(
                 "{name} (slot {}) {} of \"{}\" and stays out; `stria add` brings it back",
                 slot.map_or("unknown".into(), |slot| slot.to_string()),
@@ -115,7 +132,8 @@ pub fn stays_out(assembly: &Assembly) -> Vec<String> {
             Verdict::Faulty => format!("{name} was failed in \"{}\" and stays out", assembly.name),
             Verdict::Unusable { reason } => format!("{name} stays out of \"{}\": {reason}", assembly.name),
             Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare => return None,
-        })
+        };
+        Some(StaysOut { drive: name.clone(), why: discriminant(&drive.verdict), text })
     };
     assembly.drives.iter().filter_map(told).collect()
 }
@@ -174,7 +192,7 @@ pub fn choose_among(
             }
             Ok(_) => {}
         }
-        stays_out(assembly).into_iter().for_each(warn);
+        stays_out(assembly).into_iter().for_each(|out| warn(out.text));
     }
     if let Some(stranger) = stranger {
         return Err(HostError::Refused(format!("{stranger}; leave it out to go without it")));

@@ -40,7 +40,7 @@ use std::time::{Duration, Instant};
 use stria_block::shell_word;
 use stria_drive::{Access, DriveError, SyncDrive, within_at};
 use stria_format::md::{Verdict, uuid_text};
-use stria_host::{Found, HostError, OpenOptions, find, short_name};
+use stria_host::{Found, HostError, OpenOptions, StaysOut, find, short_name};
 use tokio::sync::broadcast::error::RecvError;
 use watch::Watch;
 
@@ -300,6 +300,8 @@ struct Entry {
     silent: Vec<PathBuf>,
     /// The slots without a member when its drives were looked at last, by the UUID of the array or span.
     lacking: Vec<(String, Vec<usize>)>,
+    /// The drives that stay out, as they were reported at the last try to start.
+    out: Vec<StaysOut>,
 }
 
 enum State {
@@ -340,7 +342,17 @@ impl Entry {
     fn new(array: config::Array) -> Self {
         let state = if array.start { State::Absent } else { State::Stopped };
         let (name_on_disk, patience) = (None, Patience::Unbounded);
-        Self { array, state, name_on_disk, drives: Vec::new(), busy: 0, patience, silent: Vec::new(), lacking: Vec::new() }
+        Self {
+            array,
+            state,
+            name_on_disk,
+            drives: Vec::new(),
+            busy: 0,
+            patience,
+            silent: Vec::new(),
+            lacking: Vec::new(),
+            out: Vec::new(),
+        }
     }
 
     fn name(&self) -> String {
@@ -674,7 +686,7 @@ impl Work {
         }
         let how = self.arrays[index].array.how();
         let judged = self.judge(index, how);
-        let (judgement, warnings) = match judged {
+        let (judgement, out) = match judged {
             None => {
                 (self.arrays[index].state, self.arrays[index].patience) = (State::Absent, Patience::Unbounded);
                 return;
@@ -691,14 +703,14 @@ impl Work {
         match judgement {
             Judgement::Complete(planned) => {
                 entry.patience = Patience::Unbounded;
-                self.open(index, &planned, how, &warnings);
+                self.open(index, &planned, how, &out);
             }
             Judgement::Degraded(planned, lacks) if matches!(entry.patience, Patience::Over) => {
                 let (name, said) = (entry.name(), ServiceSentence::ArrayStartsWithout { lacks });
                 if entry.busy == 0 {
                     self.service.events().push(view::said_event(&name, "warning", said));
                 }
-                self.open(index, &planned, how, &warnings);
+                self.open(index, &planned, how, &out);
             }
             Judgement::Degraded(_, lacks) => {
                 let array = entry.name();
@@ -732,7 +744,7 @@ impl Work {
     }
 
     /// `None`: none of its drives is here.
-    fn judge(&mut self, index: usize, how: OpenOptions) -> Option<Result<(Judgement, Vec<String>), HostError>> {
+    fn judge(&mut self, index: usize, how: OpenOptions) -> Option<Result<(Judgement, Vec<StaysOut>), HostError>> {
         let found = match self.find(index, how)? {
             Ok(found) => found,
             Err(error) => return Some(Err(error)),
@@ -792,15 +804,17 @@ impl Work {
         }
     }
 
-    fn open(&mut self, index: usize, planned: &stria_host::PlannedArray, how: OpenOptions, warnings: &[String]) {
+    fn open(&mut self, index: usize, planned: &stria_host::PlannedArray, how: OpenOptions, out: &[StaysOut]) {
         let entry = &mut self.arrays[index];
         let name = entry.name();
-        for warning in warnings {
-            self.service.events().push(view::plain_event(&name, "warning", warning.clone()));
+        let known = std::mem::replace(&mut entry.out, out.to_vec());
+        for out in out.iter().filter(|out| !out.is_known(&known)) {
+            self.service.events().push(view::plain_event(&name, "warning", out.text.clone()));
         }
         match open(&self.service, planned, &name, &entry.array, how, self.listening) {
             Ok(mut opened) => {
                 (entry.busy, entry.patience) = (0, Patience::Unbounded);
+                entry.out.clear();
                 let late_group = opened.late_group.take();
                 entry.state = State::Served(opened);
                 if let Some(answer) = late_group {
@@ -1027,7 +1041,7 @@ impl Work {
             return Ok(format!("array \"{name}\" is served already"));
         }
         let how = OpenOptions { force, ..self.arrays[index].array.how() };
-        let (judgement, warnings) = match self.judge(index, how) {
+        let (judgement, out) = match self.judge(index, how) {
             None => return refuse(ErrorSentence::NoneOfItsDrives { array: array() }.into()),
             Some(Err(error)) => {
                 if let Some(path) = error.silent_drive() {
@@ -1040,7 +1054,7 @@ impl Work {
         match judgement {
             Judgement::Complete(planned) | Judgement::Degraded(planned, _) => {
                 self.arrays[index].busy = TRIES;
-                self.open(index, &planned, how, &warnings);
+                self.open(index, &planned, how, &out);
                 match &self.arrays[index].state {
                     State::Served(opened) => Ok(format!("array \"{}\" is served at {}", opened.name, opened.ways.join(" and "))),
                     State::Refused(why) => refuse(why.words.clone()),

@@ -375,6 +375,37 @@ fn an_array_that_waited_long_enough_is_tried_until_its_drives_are_free() {
     daemon.ended_well();
 }
 
+/// Another process runs the array, so what a member that stays out has missed is more at each try: it is reported once all the same.
+#[test]
+fn a_member_that_stays_out_is_reported_once_while_its_array_is_in_use() {
+    let (place, tank, _) = machine();
+    let socket = place.path("other.sock").display().to_string();
+    let serve = |drives: &[String]| {
+        let arguments: Vec<&str> = drives.iter().map(String::as_str).chain(["--socket", &socket]).collect();
+        place.serve(&arguments)
+    };
+    let first = serve(&tank);
+    place.ok(&["fail", "tank", &tank[2], "--force", "--socket", &socket]);
+    place.ok(&["stop", "tank", "--socket", &socket]);
+    first.ended_well();
+    let serve = serve(&tank[..2]);
+    let daemon = Daemon::start(&place);
+    let is_in_use = |view: &Value| view["text"].as_str().is_some_and(|text| text.contains("in use by"));
+    for _ in 0..3 {
+        wait_for(&place, "tank", "the reason", is_in_use);
+        // More superblock updates, and another try.
+        let mut client = serve.client("tank");
+        assert!(client.write(0, &[7; 8192]).expect("it writes"));
+        drop(client);
+        std::thread::sleep(Duration::from_secs(6));
+    }
+    let events = place.ok(&["events", "tank"]);
+    assert_eq!(events.matches("stays out").count(), 1, "{events}");
+    drop(serve);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
 /// A second process on the same drives is refused with a reason, and a second daemon ends.
 #[test]
 fn an_array_has_one_master() {

@@ -3,7 +3,7 @@
 use crate::config::Uuid;
 use crate::error_words::{Lack, Lacks};
 use stria_format::md::assemble::{AssembleErrorKind, Assembly};
-use stria_host::{Found, PlannedArray, awaited_slots, stays_out};
+use stria_host::{Found, PlannedArray, StaysOut, awaited_slots, stays_out};
 
 /// The verdict on an array with the drives that are here.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub enum Judgement {
     },
 }
 
-/// Judges the array `uuid` by what was found on its drives. Also what is to be said about drives that stay out.
-pub fn judge(mut found: Found, uuid: Uuid) -> (Judgement, Vec<String>) {
-    let warnings = found.assemblies.iter().flat_map(stays_out).collect();
+/// Judges the array `uuid` by what was found on its drives. Also the drives that stay out.
+pub fn judge(mut found: Found, uuid: Uuid) -> (Judgement, Vec<StaysOut>) {
+    let out = found.assemblies.iter().flat_map(stays_out).collect();
     let refused = found.assemblies.iter().find_map(|assembly| assembly.outcome.as_ref().err());
     let planned = found.arrays.iter().position(|array| array.uuid == uuid.0).map(|index| found.arrays.swap_remove(index));
     let awaited: Vec<Lack> = found.assemblies.iter().filter_map(awaited).collect();
@@ -43,7 +43,7 @@ pub fn judge(mut found: Found, uuid: Uuid) -> (Judgement, Vec<String>) {
             is_too_few: false,
         },
     };
-    (judgement, warnings)
+    (judgement, out)
 }
 
 /// The slots whose member took part last and is not here.
