@@ -2182,6 +2182,10 @@ export interface components {
             values: Record<string, never>;
         } | {
             /** @constant */
+            code: "none-among-images";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
             code: "no-drives-here";
             values: Record<string, never>;
         } | {
@@ -2726,6 +2730,12 @@ export interface components {
         } | {
             /** @constant */
             code: "none-of-its-drives";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "none-of-its-images";
             values: {
                 array: string;
             };

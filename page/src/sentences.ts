@@ -214,6 +214,7 @@ export const sentences: { readonly [C in Spoken["code"]]: Words } = {
   "belongs-already": ["Verbund „{array}“ gehört schon zu Stria", "массив «{array}» уже принадлежит Stria"],
   "name-taken": ["ein Verbund „{array}“ gehört schon zu Stria: einen anderen Namen wählen", "массив «{array}» уже принадлежит Stria: выберите другое имя"],
   "none-here": ["keines seiner Laufwerke ist da", "ни одного из его накопителей здесь нет"],
+  "none-among-images": ["keines seiner Laufwerke ist da: der Dienst sieht nur Abbilddateien an, denn seine Konfiguration sagt `block-devices = false`", "ни одного из его накопителей здесь нет: служба смотрит только файлы образов, так как в её настройках `block-devices = false`"],
   "no-drives-here": ["diese Maschine hat keine Laufwerke, die Stria ansehen darf", "на этой машине нет накопителей, доступных Stria"],
 
   // Refusals and failures: drives
@@ -312,6 +313,7 @@ export const sentences: { readonly [C in Spoken["code"]]: Words } = {
   "starts-by-force": ["{reason} (`stria start {array} --force` startet ihn trotzdem und verliert vielleicht Daten)", "{reason} (`stria start {array} --force` всё же запустит его, данные могут быть потеряны)"],
   "tried-again": ["{reason}; der Start wird wiederholt", "{reason}; запуск повторится"],
   "not-tried-again": ["{reason} (`stria start {array}` versucht es wieder)", "{reason} (`stria start {array}` повторит попытку)"],
+  "none-of-its-images": ["Verbund „{array}“ kann nicht starten: keines seiner Laufwerke ist da; der Dienst sieht nur Abbilddateien an, denn seine Konfiguration sagt `block-devices = false`", "массив «{array}» не может запуститься: ни одного из его накопителей здесь нет; служба смотрит только файлы образов, так как в её настройках `block-devices = false`"],
   "none-of-its-drives": ["Verbund „{array}“ kann nicht starten: keines seiner Laufwerke ist da", "массив «{array}» не может запуститься: ни одного из его накопителей здесь нет"],
   "did-not-start": ["Verbund „{array}“ ist nicht gestartet", "массив «{array}» не запустился"],
   "did-not-start-because": ["Verbund „{array}“ ist nicht gestartet: {reason}", "массив «{array}» не запустился: {reason}"],

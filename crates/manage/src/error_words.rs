@@ -361,6 +361,7 @@ sentences! {
         BelongsAlready { array: String } => "array \"{array}\" belongs to Stria already",
         NameTaken { array: String } => "an array \"{array}\" belongs to Stria already: choose another name",
         NoneHere {} => "none of its drives is here",
+        NoneAmongImages {} => "none of its drives is here: the daemon looks at image files only, as its configuration says `block-devices = false`",
         NoDrivesHere {} => "this machine has no drives that Stria may look at",
 
         // Drives
@@ -460,6 +461,7 @@ sentences! {
         TriedAgain { reason: String, cause: Cause<ErrorSentence> } => "{reason}{cause}; it is tried again",
         NotTriedAgain { reason: String, cause: Cause<ErrorSentence>, array: String } => "{reason}{cause} (`stria start {array}` tries again)",
         NoneOfItsDrives { array: String } => "array \"{array}\" cannot start: none of its drives is here",
+        NoneOfItsImages { array: String } => "array \"{array}\" cannot start: none of its drives is here; the daemon looks at image files only, as its configuration says `block-devices = false`",
         DidNotStart { array: String } => "array \"{array}\" did not start",
         DidNotStartBecause { array: String, reason: String, cause: Cause<ErrorSentence> } => "array \"{array}\" did not start: {reason}{cause}",
         StartIsUnsafe { reason: String, cause: Cause<ErrorSentence> } => "{reason}{cause}; --force starts it anyway, and may lose data",

@@ -113,7 +113,8 @@ impl Keeper {
         let (wishes, asked) = channel();
         let arrays: Vec<Entry> = config.arrays.iter().cloned().map(Entry::new).collect();
         // None is forgotten until the first look has ended.
-        let shown = Arc::new(Mutex::new(arrays.iter().map(|entry| entry.view(&service)).collect()));
+        let looks_at_devices = config.daemon.block_devices;
+        let shown = Arc::new(Mutex::new(arrays.iter().map(|entry| entry.view(&service, looks_at_devices)).collect()));
         let ending = Arc::<AtomicBool>::default();
         let (listening, reported) = (false, Vec::new());
         let shared_config = Arc::new(Mutex::new(Arc::new(config.clone())));
@@ -386,9 +387,11 @@ impl Entry {
         known.iter().map(view::last_drive).collect()
     }
 
-    fn view(&self, service: &Service) -> AdoptedView {
+    /// `looks_at_devices`: the configuration's `block-devices`.
+    fn view(&self, service: &Service, looks_at_devices: bool) -> AdoptedView {
         let (state, words, obstacle) = match &self.state {
-            State::Absent => (AdoptedState::Absent, ErrorSentence::NoneHere {}.into(), None),
+            State::Absent if looks_at_devices => (AdoptedState::Absent, ErrorSentence::NoneHere {}.into(), None),
+            State::Absent => (AdoptedState::Absent, ErrorSentence::NoneAmongImages {}.into(), None),
             State::Waiting(why, _) => (AdoptedState::Waiting, why.words.clone(), Some(why.obstacle)),
             State::Served(_) => (AdoptedState::Served, Words::from("served"), None),
             State::Stopped => (AdoptedState::Stopped, stopped(self.name()).into(), None),
@@ -557,7 +560,8 @@ impl Work {
     fn show(&mut self) {
         self.note_stops();
         self.show_left();
-        *lock(&self.shown) = self.arrays.iter().map(|entry| entry.view(&self.service)).collect();
+        let looks_at_devices = self.config.daemon.block_devices;
+        *lock(&self.shown) = self.arrays.iter().map(|entry| entry.view(&self.service, looks_at_devices)).collect();
     }
 
     /// Arrays that were stopped by a command are not started again by themselves. Those that were stopped to be changed are.
@@ -1042,7 +1046,13 @@ impl Work {
         }
         let how = OpenOptions { force, ..self.arrays[index].array.how() };
         let (judgement, out) = match self.judge(index, how) {
-            None => return refuse(ErrorSentence::NoneOfItsDrives { array: array() }.into()),
+            None => {
+                let array = array();
+                return refuse(match self.config.daemon.block_devices {
+                    true => ErrorSentence::NoneOfItsDrives { array }.into(),
+                    false => ErrorSentence::NoneOfItsImages { array }.into(),
+                });
+            }
             Some(Err(error)) => {
                 if let Some(path) = error.silent_drive() {
                     self.wait_for_drive(index, path);

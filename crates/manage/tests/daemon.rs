@@ -406,6 +406,19 @@ fn a_member_that_stays_out_is_reported_once_while_its_array_is_in_use() {
     daemon.ended_well();
 }
 
+#[test]
+fn a_daemon_that_looks_at_no_block_devices_names_its_configuration() {
+    let (place, tank, _) = machine();
+    tank.iter().for_each(|drive| unplug(&place, drive));
+    let daemon = Daemon::start(&place);
+    let view = adopted(&place, "tank");
+    let text = view["text"].as_str().expect("a reason");
+    assert!(view["state"] == "absent" && text.contains("`block-devices = false`"), "{view:#}");
+    place.run(&["start", "tank"]).refused(1, &["none of its drives is here", "`block-devices = false`"]);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
 /// A second process on the same drives is refused with a reason, and a second daemon ends.
 #[test]
 fn an_array_has_one_master() {
