@@ -26,6 +26,9 @@ use stria_array::{
 use stria_block::show_size;
 use thiserror::Error;
 
+/// The remedy for a member whose own metadata are in the way.
+const ADD: &str = "`stria add` gives it new metadata, with space for it";
+
 /// The administrator's options for a start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
@@ -1169,7 +1172,7 @@ impl Sorter<'_> {
         for found in found.iter().filter(|found| found.bitmap_space_sectors() < bitmap.size_sectors()) {
             let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
             if matches!(verdict, Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) {
-                *verdict = Verdict::Unusable { reason: NO_SPACE_FOR_BITMAP.into() };
+                *verdict = Verdict::Unusable { reason: format!("{NO_SPACE_FOR_BITMAP}; {ADD}") };
             }
         }
     }
@@ -1186,7 +1189,7 @@ impl Sorter<'_> {
         for found in found.iter().filter(|&found| space(found) < Some(least)) {
             let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
             if *verdict == Verdict::Spare {
-                *verdict = Verdict::Unusable { reason: NO_SPACE_FOR_LOG.into() };
+                *verdict = Verdict::Unusable { reason: format!("{NO_SPACE_FOR_LOG}; {ADD}") };
             }
         }
     }

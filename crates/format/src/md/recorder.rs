@@ -81,10 +81,8 @@ pub struct Adopt {
 #[error("{0}")]
 pub struct AdoptError(String);
 
-pub(crate) const NO_SPACE_FOR_BITMAP: &str =
-    "its metadata leave too little space for the array's write-intent bitmap; wipe it (`stria wipe`) and add it anew";
-pub(crate) const NO_SPACE_FOR_LOG: &str =
-    "there is too little space before its data for the array's write log; wipe it (`stria wipe`) and add it anew";
+pub(crate) const NO_SPACE_FOR_BITMAP: &str = "its metadata leave too little space for the array's write-intent bitmap";
+pub(crate) const NO_SPACE_FOR_LOG: &str = "there is too little space before its data for the array's write log";
 
 /// The metadata for status displays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -397,11 +395,11 @@ impl MdRecorder {
             return Err("every device number is taken; remove failed members first".into());
         };
         if !self.has_space_for_log(&self.common) {
-            return Err(NO_SPACE_FOR_LOG.into());
+            return Err(format!("{NO_SPACE_FOR_LOG}: `stria set --log none` goes on without one"));
         }
         let bitmap_space = self.common.bitmap_space_sectors(Some(drive.size_sectors));
         if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_space) {
-            return Err(NO_SPACE_FOR_BITMAP.into());
+            return Err(format!("{NO_SPACE_FOR_BITMAP}: use a larger drive"));
         }
         Ok((number, data_size))
     }
@@ -453,7 +451,10 @@ impl MdRecorder {
         let slot = self.returnable(&found.superblock)?;
         let bad_blocks = found.bad_blocks.clone().map_err(|what| AdoptError(format!("{}: {what}", candidate.name)))?;
         if !self.has_space_for_log(&found.superblock) {
-            return Err(AdoptError(format!("{} cannot return: {NO_SPACE_FOR_LOG}", candidate.name)));
+            return Err(AdoptError(format!(
+                "{} cannot return: {NO_SPACE_FOR_LOG}; wipe it (`stria wipe`), and add it as a new drive",
+                candidate.name
+            )));
         }
         // R39: its earlier incarnation in this run, if any, ends.
         let uuid = found.superblock.header.device_uuid;
