@@ -302,7 +302,7 @@ fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, S
                     Err(format!(
                         "{reset}{back}: array \"{name}\" is DEGRADED; once the drive answers, `stria add {name_word} {drive_word}` brings it back",
                         name_word = shell_word(name),
-                        drive_word = shell_word(&shown.to_string())
+                        drive_word = shell_word(shown)
                     ))
                 }
             }
