@@ -8,8 +8,8 @@ use crate::api::ArrayView;
 use crate::cli::{Attach, Detach};
 use crate::client::{self, Client};
 use crate::log::log_to_stderr;
-use crate::ownership::wait_for_udev;
 use crate::ublk::notes;
+use crate::udev;
 use sd_notify::NotifyState;
 use serde_json::json;
 use std::fs::File;
@@ -152,7 +152,7 @@ fn start_watcher(json: bool) -> Result<u8, Failure> {
     let has_failed = json && serde_json::from_str::<serde_json::Value>(&text).is_ok_and(|answer| answer.get("error").is_some());
     if !text.is_empty() && !has_failed {
         // Whoever goes on finds the device's names. Once udev watches the device, it does not miss what is written to it.
-        wait_for_udev(NAMED_WITHIN_S);
+        udev::wait(NAMED_WITHIN_S);
         print(&text);
         return Ok(0);
     }

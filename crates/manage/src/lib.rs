@@ -58,6 +58,7 @@ mod status;
 mod toml_line;
 mod tools;
 mod ublk;
+mod udev;
 mod vhost_user;
 mod view;
 mod wipe;

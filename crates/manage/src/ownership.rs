@@ -10,10 +10,10 @@ use crate::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::meant::{drives, drives_of, tree};
 use crate::settings::SettingsRequest;
 use crate::sockets::once_free;
+use crate::udev;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use stria_block::shell_word;
 use stria_format::md::{Assembly, Verdict};
 use stria_host::{OpenOptions, find, short_name};
@@ -268,12 +268,6 @@ fn edit_of(path: &Path, uuid: Uuid) -> Result<Option<(Edit, Array)>, Failure> {
     Ok(find(edit.before()).map(|known| (edit, known)))
 }
 
-/// Waits until udev has processed what it knows of, but no longer than this. Returns at once where there is no udev.
-pub(crate) fn wait_for_udev(seconds: u32) {
-    let timeout = format!("--timeout={seconds}");
-    let _ = Command::new("udevadm").args(["settle", &timeout]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-}
-
 /// Ends what Linux made of these drives, if nothing uses it: mdadm's rules assemble an array as soon as it is made. Says what was
 /// done.
 ///
@@ -281,7 +275,7 @@ pub(crate) fn wait_for_udev(seconds: u32) {
 /// udev is idle; later ones leave the array alone. Without udev, nothing starts mdadm.
 fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
     if drives.iter().any(|path| !path.is_file()) {
-        wait_for_udev(30);
+        udev::wait(30);
     }
     let names: BTreeSet<String> = drives
         .iter()

@@ -161,7 +161,7 @@ impl<'a> Order<'a> {
         for (module, code) in texts.iter().filter(|(module, _)| self.is_opened(module)) {
             let names = code.split("mod ").skip(1).map(word).filter(|name| !name.ends_with("tests"));
             declared.extend(names.map(|name| join(module, name)));
-            for path in code.split("pub use ").skip(1).flat_map(paths) {
+            for path in code.split("pub use ").skip(1).flat_map(paths).filter(|path| !path.ends_with("::")) {
                 let from = path.strip_prefix("crate::").map_or_else(|| join(module, &path), String::from);
                 exports.insert(join(module, path.rsplit("::").next().expect("a name")), from);
             }
