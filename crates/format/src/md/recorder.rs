@@ -395,7 +395,7 @@ impl MdRecorder {
             return Err("every device number is taken; remove failed members first".into());
         };
         if !self.has_space_for_log(&self.common) {
-            return Err(format!("{NO_SPACE_FOR_LOG}: `stria set --log none` goes on without one"));
+            return Err(format!("{NO_SPACE_FOR_LOG}: `stria set NAME --log none` makes the array do without one"));
         }
         let bitmap_space = self.common.bitmap_space_sectors(Some(drive.size_sectors));
         if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_space) {
