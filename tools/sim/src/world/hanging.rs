@@ -124,6 +124,12 @@ impl World<'_> {
             .filter(move |&drive| self.drives[drive].borrow().is_silent_beyond(late) && self.leaf_of(drive).is_some())
     }
 
+    /// The time by which all requests to drives in use end.
+    pub(super) fn answers_by(&self) -> Nanos {
+        let in_use = (0..self.drives.len()).filter(|&drive| self.leaf_of(drive).is_some());
+        in_use.map(|drive| self.drives[drive].borrow().ends_by()).max().unwrap_or(0)
+    }
+
     /// Time passes until `now`. Requests may wait meanwhile for a drive that hangs.
     pub(super) fn note_hangs(&mut self, now: Nanos) {
         if self.hang_in_use().next().is_some() || self.node.as_ref().is_some_and(|node| node.is_asleep(self.power.now())) {
