@@ -107,9 +107,8 @@ fn via(ends: &Ends, offset: u64, found: &mut Vec<Signature>) {
 }
 
 fn jmicron(ends: &Ends, offset: u64, found: &mut Vec<Signature>) {
-    // Level 5 is the highest. Some firmware miscounts its sum by one.
-    let known_level = ends.number::<1>(offset + 0x30)[0] <= 5;
-    if ends.has(offset, b"JM") && known_level && matches!(sum_of_words(ends, offset, 128), Some(0 | 1)) {
+    // Some firmware miscounts its sum by one.
+    if ends.has(offset, b"JM") && matches!(sum_of_words(ends, offset, 128), Some(0 | 1)) {
         let [minor, major] = ends.number(offset + 2);
         let version = format!("version {major}.{minor}");
         let detail = ends.label(offset + 0x20, 16).into_iter().chain([version]).collect::<Vec<_>>().join(", ");

@@ -32,6 +32,10 @@ pub fn jmicron() -> Vec<u8> {
     balanced(sector_with(&[(0, b"JM\x01\x00"), (0x20, b"stripes"), (0x30, &[1])]), 4, 128)
 }
 
+fn jmicron_of_an_unknown_level() -> Vec<u8> {
+    balanced(sector_with(&[(0, b"JM\x07\x02"), (0x30, &[200])]), 4, 128)
+}
+
 fn nvidia() -> Vec<u8> {
     let mut sector = sector_with(&[(0, b"NVIDIA  "), (8, &[30]), (16, &[100]), (52, &[0x44, 0, 0x64, 0])]);
     let word = |word: &[u8]| u32::from_le_bytes(word.try_into().expect("four bytes"));
@@ -51,6 +55,7 @@ pub fn firmware_raids(end: u64) -> Vec<(u64, Vec<u8>, String, &'static str)> {
         (end - 1537 * 512, medley(), "Silicon Image Medley RAID member (version 2.1, another copy)".into(), ""),
         (end - 512, via(), "VIA RAID member (version 1)".into(), "via_raid_member"),
         (end - 512, jmicron(), "JMicron RAID member (label \"stripes\", version 0.1)".into(), "jmicron_raid_member"),
+        (end - 512, jmicron_of_an_unknown_level(), "JMicron RAID member (version 2.7)".into(), "jmicron_raid_member"),
         (end - 512, sector_with(&[(0, b"$XIDE$")]), "LSI MegaRAID member".into(), "lsi_mega_raid_member"),
         (end - 1024, nvidia(), "NVIDIA RAID member (version 100)".into(), "nvidia_raid_member"),
         (9 * 512, highpoint(32, 0xf0), "HighPoint 37x RAID member".into(), "hpt37x_raid_member"),
