@@ -1,0 +1,403 @@
+//! What each drive is to its array, and drives that contradict each other.
+
+use super::updates::{counts, roles_of};
+use super::{Found, Sorter, Verdict, missed};
+use crate::md::bitmap::{Bitmap, BitmapError};
+use crate::md::counts;
+use crate::md::log::LogSpace;
+use crate::md::recorder::{NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, returnable};
+use crate::md::shape::keeps_parity;
+use crate::md::superblock::{ROLES_MAX, Role, Superblock, feature, synced};
+use std::collections::BTreeMap;
+use stria_array::{ArraySector, Geometry, Layout, Level, Synced};
+use stria_block::show_size;
+
+/// The remedy for a member whose own metadata are in the way.
+const ADD: &str = "`stria add` gives it new metadata, with space for it";
+
+const ANOTHER_SHAPE: &str =
+    "its superblock describes another array shape than the superblocks of the other members; it cannot be used with them";
+
+impl Sorter<'_> {
+    pub(super) fn judge(&mut self, found: &Found) {
+        let verdict = self.verdict(found);
+        self.verdicts.insert(found.drive, verdict);
+    }
+
+    fn verdict(&self, found: &Found) -> Verdict {
+        let (superblock, freshest) = (found.superblock(), self.freshest);
+        let (header, truth) = (&superblock.header, &freshest.header);
+        let unusable = |reason: String| Verdict::Unusable { reason };
+        if let Err(what) = &found.member.bad_blocks {
+            return unusable(what.clone());
+        }
+        let own = superblock.role();
+        if own == Role::Spare {
+            return match header.data_size {
+                // Its superblock would keep this shape in a slot.
+                _ if superblock.shape() != freshest.shape() => unusable(ANOTHER_SHAPE.into()),
+                space if space < truth.size => unusable(format!(
+                    "it is {} too small: {} are needed for data; use a larger drive",
+                    show_size((truth.size - space).saturating_mul(512)),
+                    show_size(truth.size.saturating_mul(512))
+                )),
+                _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
+                    unusable("either it or the array has a partial parity log, but not both; add it anew".into())
+                }
+                _ => Verdict::Spare,
+            };
+        }
+        let events_behind = truth.events.saturating_sub(header.events);
+        let away = |slot: Option<usize>, obstacle: Option<String>| Verdict::Away { slot, events_behind, obstacle };
+        let own_slot = if let Role::Slot(slot) = own { Some(usize::from(slot)) } else { None };
+        if events_behind > 1 {
+            // What it requires does not concern the others, which ran without it.
+            if let Err(error) = superblock.servable() {
+                return unusable(error.to_string());
+            }
+            if let Some(Err(BitmapError::Unserved(what))) = &found.member.bitmap {
+                return unusable(what.clone());
+            }
+            // R27: two events less means that it was away. Whether the bitmap reaches back is decided when the bitmap is known.
+            return away(own_slot, None);
+        }
+        if shape(superblock) != shape(freshest) {
+            return unusable(ANOTHER_SHAPE.into());
+        }
+        if header.data_size < truth.size {
+            return unusable(format!(
+                "it is {} too small: {} are needed for data; use a larger drive",
+                show_size((truth.size - header.data_size).saturating_mul(512)),
+                show_size(truth.size.saturating_mul(512))
+            ));
+        }
+        // A member that is one event behind may have been failed in the update that it missed.
+        let role = match events_behind {
+            0 if !self.outdated.contains(&found.drive) => own,
+            _ => freshest.roles.get(header.dev_number as usize).copied().unwrap_or(Role::Spare),
+        };
+        match role {
+            Role::Slot(slot) if usize::from(slot) >= self.slot_count() => {
+                unusable(format!("it claims slot {slot}, and the array has {} slots; add it anew", self.slot_count()))
+            }
+            Role::Slot(slot) => {
+                let slot = usize::from(slot);
+                let recovering = superblock.has(feature::RECOVERY_OFFSET);
+                let recovered = if recovering { synced(header.recovery_offset) } else { Synced::All };
+                if superblock.has(feature::REPLACEMENT) {
+                    Verdict::Replacement { slot, recovered }
+                } else if recovering {
+                    Verdict::Rebuilding { slot, recovered, by_bitmap: superblock.has(feature::RECOVERY_BITMAP) }
+                } else {
+                    Verdict::InSync { slot }
+                }
+            }
+            Role::Faulty if own == Role::Faulty => Verdict::Faulty,
+            Role::Spare | Role::Faulty => away(own_slot, None),
+            Role::Journal => unusable("it is a journal device, which Stria does not serve".into()),
+        }
+    }
+
+    /// The freshest member counts, unless its count of superblock updates contradicts those of the others.
+    pub(super) fn refuse_counts(&mut self, found: &[Found]) {
+        for other in found {
+            if let Some(why) = counts::contradiction(self.freshest, other.superblock(), found.iter().map(Found::superblock)) {
+                let name = |number: u32| {
+                    let found = found.iter().find(|found| found.superblock().header.dev_number == number);
+                    found.map_or("a member", |found| found.candidate.name.as_str())
+                };
+                self.conflict.get_or_insert(format!(
+                    "{} counts {} superblock updates and {} {}, and {why}: one of the two counts is wrong; compare both drives with `stria examine`, and start the array without \
+                     the one whose count is wrong",
+                    name(self.freshest.header.dev_number),
+                    self.freshest.header.events,
+                    other.candidate.name,
+                    other.events()
+                ));
+            }
+        }
+    }
+
+    /// Of two drives with one identity the older is a copy. With equal events neither can be preferred.
+    pub(super) fn refuse_copies(&mut self, found: &[Found]) {
+        for (index, one) in found.iter().enumerate() {
+            for other in &found[index + 1..] {
+                if one.superblock().header.device_uuid != other.superblock().header.device_uuid {
+                    continue;
+                }
+                let (older, newer) = if one.events() <= other.events() { (one, other) } else { (other, one) };
+                let reason =
+                    |of: &Found| format!("it is a copy of {}, or another path to it: detach one of the two", of.candidate.name);
+                if older.events() == newer.events() {
+                    self.verdicts.insert(newer.drive, Verdict::Unusable { reason: reason(older) });
+                    self.conflict.get_or_insert(format!(
+                        "{} and {} are copies of the same member, or two paths to it; detach the one that is not in use",
+                        one.candidate.name, other.candidate.name
+                    ));
+                }
+                self.verdicts.insert(older.drive, Verdict::Unusable { reason: reason(newer) });
+            }
+        }
+    }
+
+    /// Members of a firmware's mirror show the superblock of an array that was made on the mirror. Written apart, its copies
+    /// would differ.
+    pub(super) fn refuse_firmware_raid(&mut self, found: &[Found]) {
+        let marked = found.iter().find_map(|one| Some((&one.candidate.name, one.member.firmware_raid.as_ref()?)));
+        if let Some((name, mark)) = marked {
+            self.conflict.get_or_insert(format!(
+                "{name} carries {mark} behind its data (sector {}), so the array may lie on that volume; serve the volume's own device \
+                 (`mdadm --assemble --scan`), or, if the mark is only left over, erase it with `wipefs` or start with --force",
+                mark.start_sector
+            ));
+        }
+    }
+
+    /// One superblock update writes the same roles everywhere. Members that count as many updates and yet differ
+    /// were run apart, each without the other: neither knows what the other wrote.
+    pub(super) fn refuse_histories(&mut self, found: &[Found]) {
+        let truth = roles_of(self.freshest);
+        let same_count = |found: &&Found| {
+            let holds = matches!(
+                self.verdicts[&found.drive],
+                Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. }
+            );
+            holds && found.events() == self.freshest.header.events
+        };
+        let (one, other): (Vec<&Found>, Vec<_>) =
+            found.iter().filter(same_count).partition(|found| roles_of(found.superblock()) == truth);
+        let names = |side: &[&Found]| side.iter().map(|found| found.candidate.name.as_str()).collect::<Vec<_>>().join(", ");
+        if !other.is_empty() {
+            self.conflict.get_or_insert(format!(
+                "{} on one side and {} on the other were run without each other, and their data differ; \
+                 start it with the drives of one side, and add the others anew",
+                names(&one),
+                names(&other)
+            ));
+        }
+    }
+
+    /// Every member has its own device number, the index of its role. If a spare has the number of a member, the member keeps it:
+    /// the spare may have been prepared and then refused.
+    pub(super) fn refuse_numbers(&mut self, found: &[Found]) {
+        let mut taken = BTreeMap::new();
+        let roles_max = found.iter().map(|found| found.superblock().roles_max()).min().unwrap_or(ROLES_MAX);
+        let mut order: Vec<&Found> = found.iter().collect();
+        order.sort_by_key(|found| matches!(self.verdicts[&found.drive], Verdict::Spare));
+        for found in order {
+            let number = found.superblock().header.dev_number;
+            let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
+            if matches!(verdict, Verdict::Away { .. } | Verdict::Faulty | Verdict::Unusable { .. }) {
+                continue;
+            }
+            let reason = match taken.insert(number, &found.candidate.name) {
+                Some(other) => format!("{other} has the same device number, {number}; add it anew"),
+                None if number as usize >= roles_max => format!("its device number, {number}, is impossible; add it anew"),
+                None => continue,
+            };
+            *verdict = Verdict::Unusable { reason };
+        }
+    }
+
+    /// A member keeps its slot until it leaves. Where its own superblock and the freshest one name two slots for it, one of them
+    /// is damaged, and bytes would be served from the wrong place.
+    pub(super) fn refuse_other_slots(&mut self, found: &[Found]) {
+        for one in found.iter().filter(|one| one.events() + 1 >= self.freshest.header.events) {
+            let number = one.superblock().header.dev_number as usize;
+            if let (Role::Slot(own), Some(&Role::Slot(other))) = (one.superblock().role(), self.freshest.roles.get(number))
+                && own != other
+            {
+                let says = found.iter().find(|found| found.superblock().header.dev_number == self.freshest.header.dev_number);
+                let says = says.map_or("another member", |found| found.candidate.name.as_str());
+                self.conflict.get_or_insert(format!(
+                    "{} says that it holds slot {own}, and {says} that it holds slot {other}: one of the two superblocks is damaged; compare both \
+                     drives with `stria examine`, and start the array without the one that is wrong",
+                    one.candidate.name
+                ));
+            }
+        }
+    }
+
+    /// Of two members in one slot the fresher one keeps it. With equal events neither can be preferred.
+    pub(super) fn refuse_rivals(&mut self, found: &[Found]) {
+        let slot_of = |verdict: &Verdict| match *verdict {
+            Verdict::InSync { slot } => Some((slot, false)),
+            Verdict::Rebuilding { slot, .. } => Some((slot, false)),
+            Verdict::Replacement { slot, .. } => Some((slot, true)),
+            _ => None,
+        };
+        for (index, one) in found.iter().enumerate() {
+            for other in &found[index + 1..] {
+                let (Some(a), Some(b)) = (slot_of(&self.verdicts[&one.drive]), slot_of(&self.verdicts[&other.drive])) else {
+                    continue;
+                };
+                if a != b {
+                    continue;
+                }
+                let (older, newer) = if one.events() <= other.events() { (one, other) } else { (other, one) };
+                if older.events() == newer.events() {
+                    self.conflict.get_or_insert(format!(
+                        "{} and {} both claim slot {}; detach the one that does not belong",
+                        one.candidate.name, other.candidate.name, a.0
+                    ));
+                }
+                let reason = format!("{} holds slot {} with a newer superblock", newer.candidate.name, a.0);
+                self.verdicts.insert(older.drive, Verdict::Unusable { reason });
+            }
+        }
+    }
+
+    /// A member without space for the bitmap that it must get cannot take part.
+    pub(super) fn refuse_cramped(&mut self, found: &[Found], bitmap: &Bitmap) {
+        for found in found.iter().filter(|found| found.bitmap_space_sectors() < bitmap.size_sectors()) {
+            let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
+            if matches!(verdict, Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) {
+                *verdict = Verdict::Unusable { reason: format!("{NO_SPACE_FOR_BITMAP}; {ADD}") };
+            }
+        }
+    }
+
+    /// A spare with less space for the write log than the members have would make the array do without.
+    pub(super) fn refuse_spares_without_log(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
+        let bitmap_sectors = bitmap.map_or(0, Bitmap::size_sectors);
+        let space = |found: &Found| Some(LogSpace::of(found.superblock(), bitmap_sectors)?.cut(1)?.append_sectors_max());
+        let members = found.iter().filter(|found| matches!(self.verdicts[&found.drive], Verdict::InSync { .. }));
+        let Some(least) = members.map(space).min().flatten() else { return };
+        if !keeps_parity(&self.freshest.header) || self.freshest.ppl().is_some() {
+            return;
+        }
+        for found in found.iter().filter(|&found| space(found) < Some(least)) {
+            let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
+            if *verdict == Verdict::Spare {
+                *verdict = Verdict::Unusable { reason: format!("{NO_SPACE_FOR_LOG}; {ADD}") };
+            }
+        }
+    }
+
+    pub(super) fn in_sync_slots(&self) -> Vec<bool> {
+        let mut slots = vec![false; self.slot_count()];
+        for verdict in self.verdicts.values() {
+            match *verdict {
+                Verdict::InSync { slot } | Verdict::Replacement { slot, recovered: Synced::All } => slots[slot] = true,
+                _ => {}
+            }
+        }
+        slots
+    }
+
+    pub(super) fn not_in_sync(&self) -> Vec<usize> {
+        let in_sync = self.in_sync_slots();
+        (0..self.slot_count()).filter(|&slot| !in_sync[slot]).collect()
+    }
+
+    pub(super) fn missing_slots(&self) -> Vec<usize> {
+        let held = |slot: usize| {
+            self.verdicts.values().any(|verdict| match *verdict {
+                Verdict::InSync { slot: held } | Verdict::Rebuilding { slot: held, .. } => held == slot,
+                Verdict::Replacement { slot: held, .. } => held == slot,
+                _ => false,
+            })
+        };
+        (0..self.slot_count()).filter(|&slot| !held(slot)).collect()
+    }
+
+    /// True if it is a member in sync, or a finished copy of one, which may be all that is left of it.
+    pub(super) fn is_filled(&self, found: &Found) -> bool {
+        let verdict = &self.verdicts[&found.drive];
+        matches!(verdict, Verdict::InSync { .. } | Verdict::Replacement { recovered: Synced::All, .. })
+    }
+
+    /// The members that are behind and can be taken as they are, with the number of updates that they missed, and their slots.
+    /// First those that the freshest superblock still counts: they kept their slots and took every write that succeeded, when
+    /// their metadata could not be written. Then the freshest.
+    pub(super) fn callable<'f, 'a>(&self, found: &'f [Found<'a>]) -> Vec<(u64, usize, &'f Found<'a>)> {
+        let mut away: Vec<_> = found
+            .iter()
+            .filter_map(|found| match self.verdicts[&found.drive] {
+                Verdict::Away { slot: Some(slot), events_behind, .. } => Some((events_behind, slot, found)),
+                _ => None,
+            })
+            .filter(|(_, slot, found)| {
+                *slot < self.slot_count()
+                    && shape(found.superblock()) == shape(self.freshest)
+                    && found.superblock().header.data_size >= self.freshest.header.size
+                    && !found.superblock().has(feature::RECOVERY_OFFSET | feature::REPLACEMENT)
+            })
+            .collect();
+        away.sort_by_key(|(events_behind, slot, found)| (!counts(self.freshest, found), *events_behind, *slot));
+        away
+    }
+
+    /// With force: takes members that are behind as they are, until the array can start.
+    pub(super) fn call_back(&mut self, found: &[Found], level: Level, layout: Layout, warnings: &mut Vec<String>) {
+        for (events_behind, slot, found) in self.callable(found) {
+            let in_sync = self.in_sync_slots();
+            let sizes = vec![u64::from(self.freshest.header.chunksize).max(1 << 12) << 8; self.slot_count()];
+            let strip = u64::from(self.freshest.header.chunksize);
+            let enough = match Geometry::new(level, layout, strip, &sizes) {
+                Ok(geometry) => suffices(&geometry, &in_sync),
+                Err(_) => return,
+            };
+            if enough {
+                return;
+            }
+            if in_sync[slot] {
+                continue;
+            }
+            let cost = match counts(self.freshest, found) {
+                true => "it kept its slot, so only writes that were in flight may be torn",
+                false => "data that was written meanwhile is lost",
+            };
+            let missed = missed(events_behind);
+            warnings.push(format!("{} was used in slot {slot} although it {missed}: {cost}", found.candidate.name));
+            self.verdicts.insert(found.drive, Verdict::InSync { slot });
+            // A member that was being filled there is newer in part, and no full copy of it.
+            for verdict in self.verdicts.values_mut() {
+                if matches!(*verdict, Verdict::Rebuilding { slot: held, .. } | Verdict::Replacement { slot: held, .. } if held == slot)
+                {
+                    let reason = format!("--force put {} into its slot, {slot}; add it anew", found.candidate.name);
+                    *verdict = Verdict::Unusable { reason };
+                }
+            }
+        }
+    }
+
+    pub(super) fn judge_away(&mut self, found: &[Found], bitmap: Option<&Bitmap>) {
+        for found in found {
+            if let Some(Verdict::Away { obstacle, .. }) = self.verdicts.get_mut(&found.drive) {
+                *obstacle = returnable(self.freshest, bitmap, found.superblock(), false).err();
+            }
+        }
+    }
+
+    pub(super) fn take_back(&mut self, found: &[Found]) {
+        for found in found {
+            let missing = self.missing_slots();
+            if let Verdict::Away { slot: Some(slot), obstacle: None, .. } = self.verdicts[&found.drive]
+                && missing.contains(&slot)
+            {
+                self.verdicts.insert(found.drive, Verdict::Rebuilding { slot, recovered: Synced::up_to(0), by_bitmap: true });
+            }
+        }
+    }
+}
+
+/// The shape of an array; it must be the same on all current members.
+fn shape(superblock: &Superblock) -> impl PartialEq + use<> {
+    let optional = feature::RAID0_LAYOUT | feature::BITMAP_OFFSET | feature::PPL | feature::MULTIPLE_PPLS;
+    (superblock.shape(), superblock.header.feature_map & optional)
+}
+
+/// True if the members in sync have all data.
+pub(super) fn suffices(geometry: &Geometry, in_sync: &[bool]) -> bool {
+    let lost = in_sync.iter().filter(|in_sync| !**in_sync).count();
+    match geometry.level() {
+        // Placement repeats after as many strips as there are members.
+        Level::Raid10 => (0..geometry.slot_count() as u64).all(|strip| {
+            let sector = strip * geometry.strip_sectors();
+            sector >= geometry.capacity_sectors()
+                || geometry.copies_of(ArraySector::new(sector), 1).0.iter().any(|copy| in_sync[copy.slot])
+        }),
+        _ => lost <= geometry.losses_survived() && (lost == 0 || geometry.level().is_redundant()),
+    }
+}
