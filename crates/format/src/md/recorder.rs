@@ -12,20 +12,20 @@
 //! After `md_update_sb` and `super_1_sync` of Linux' `md.c`, and `md-bitmap.c`.
 
 mod change;
+mod join;
 
-pub use change::Change;
+pub use self::change::Change;
+pub use self::join::{Adopt, AdoptError, Newcomer};
+pub(crate) use self::join::{NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, returnable};
 
 use super::bitmap::{self, Bitmap, PAGE_BYTES};
-use super::checksums::{self, region_of};
-use super::create::{CreateWrite, member_writes};
+use super::checksums;
 use super::lane_log::{LogArea, LogLayout, MdLog};
 use super::log::{LogSpace, LostLog, Session, encode_head, encode_lost_head, salt_of};
 use super::member::BitmapLocation;
 use super::ppl::{self, Ppl, PplLocation};
 use super::shape::{keeps_parity, layout_of};
-use super::superblock::{
-    CLEAN, Header, ROLES_IN_SECTOR, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, sum_of, synced,
-};
+use super::superblock::{CLEAN, Header, ROLES_MAX, Role, SUPERBLOCK_BYTES, Superblock, feature, offset_of, sum_of, synced};
 use crate::md::badblocks::{self, BadBlockLog};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -35,9 +35,8 @@ use stria_array::address::{MemberSpace, Sectors, in_data_area, on_drive};
 use stria_array::{
     ArrayState, DriveSector, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, Recorder, Refusal, Synced,
 };
-use stria_block::{Buffer, show_size};
-use stria_integrity::{HEADERS_SECTORS, Region};
-use thiserror::Error;
+use stria_block::Buffer;
+use stria_integrity::HEADERS_SECTORS;
 
 /// A member's metadata, and the state of its writes.
 #[derive(Clone, Debug)]
@@ -62,27 +61,6 @@ pub(crate) struct MemberMetadata {
 /// Tells a superblock from all others of its member: events, time of the update, checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(pub u64, pub u64, pub u32);
-
-/// A drive to join a running array.
-#[derive(Clone, Debug)]
-pub struct Adopt {
-    /// The name that people see.
-    pub name: String,
-    /// The drive's size.
-    pub size_sectors: u64,
-    /// The drive's logical block: 512 or 4096.
-    pub logical_block_bytes: u32,
-    /// The new member's identity, random.
-    pub device_uuid: [u8; 16],
-}
-
-/// The reason why a drive cannot join.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct AdoptError(String);
-
-pub(crate) const NO_SPACE_FOR_BITMAP: &str = "its metadata leave too little space for the array's write-intent bitmap";
-pub(crate) const NO_SPACE_FOR_LOG: &str = "there is too little space before its data for the array's write log";
 
 /// The metadata for status displays.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -293,197 +271,15 @@ impl MdRecorder {
         }
     }
 
-    /// Adds a drive as a spare: the writes give it metadata of its own. It takes part from the next superblock update that
-    /// names `member`.
-    ///
-    /// # Errors
-    /// [`AdoptError`], if the drive is unsuitable; nothing was changed.
-    pub fn adopt(&mut self, member: MemberId, drive: &Adopt) -> Result<(MemberConfig, Vec<MetadataWrite>), AdoptError> {
-        let (number, data_size) = self
-            .suits(member, drive)
-            .map_err(|what| AdoptError(format!("{} cannot join \"{}\": {what}", drive.name, self.common.name())))?;
-        let mut superblock = self.common.clone();
-        let header = &mut superblock.header;
-        header.dev_number = number;
-        header.device_uuid = drive.device_uuid;
-        header.data_size = data_size;
-        header.utime |= if self.checksums && header.utime >> 40 == 0 { checksums::WITNESSED << 40 } else { 0 };
-        header.recovery_offset = 0;
-        header.cnt_corrected_read = 0;
-        header.devflags = 0;
-        header.bblog_shift = 0;
-        header.feature_map &= !(feature::RECOVERY_OFFSET | feature::RECOVERY_BITMAP | feature::REPLACEMENT | feature::BAD_BLOCKS);
-        set_role(&mut superblock.roles, number, Role::Spare);
-        let config = MemberConfig {
-            id: member,
-            name: drive.name.clone(),
-            data_start_sector: superblock.data().start,
-            data_sectors: data_size,
-            recovered: Synced::up_to(0),
-            by_bitmap: false,
-            bad_blocks: Vec::new(),
-            bad_blocks_max: bad_blocks_max(&superblock.header),
-        };
-        let writes = member_writes(0, &superblock, self.bitmap.as_ref());
-        let writes = writes.into_iter().map(|CreateWrite { start_sector, bytes, .. }| MetadataWrite {
-            member,
-            start_sector,
-            data: Buffer::copy_of(&bytes).freeze(),
-        });
-        let mut writes: Vec<MetadataWrite> = writes.collect();
-        if self.checksums {
-            let (start_sector, bytes) =
-                (DriveSector::new(region_of(&superblock).header_sector(0)), checksums::new_region(&superblock));
-            writes.insert(0, MetadataWrite { member, start_sector, data: Buffer::copy_of(&bytes).freeze() });
-        }
-        let keeper = MemberMetadata {
-            superblock,
-            name: drive.name.clone(),
-            logical_block_bytes: drive.logical_block_bytes,
-            bad_blocks: BadBlockLog::default(),
-            bitmap_current: false,
-            log_current: false,
-            log_incarnation: 0,
-            issued: [None; 2],
-            lost_log: None,
-        };
-        if let Some(location) = PplLocation::of(&keeper.superblock) {
-            writes.extend(Ppl::erase(member, &location));
-        }
-        self.keepers.insert(member, keeper);
-        writes.extend(self.log_head(member));
-        // These writes may reach the drive some time before the member joins, so the next superblock update repeats them.
-        self.keepers.get_mut(&member).expect("put there above").log_current = false;
-        Ok((config, writes))
-    }
-
-    /// The device number and the sectors for data that a drive gets as a new member, or why it cannot be one.
-    fn suits(&self, member: MemberId, drive: &Adopt) -> Result<(u32, u64), String> {
-        let header = &self.common.header;
-        if !self.redundant {
-            return Err("an array without redundancy takes no spares; create one with redundancy, and copy the data".into());
-        }
-        if self.keepers.contains_key(&member) {
-            return Err("it is a member already; `status` shows its slot".into());
-        }
-        if self.common.minor_version() == 0 {
-            return Err("the array has metadata of version 1.0, which is served but not given to new members; \
-                           add it under Linux (mdadm --add)"
-                .into());
-        }
-        let space = drive.size_sectors.saturating_sub(header.data_offset);
-        let data_size = if self.checksums { Region::data_sectors_within(space) } else { space };
-        if data_size < header.size {
-            let behind = if self.checksums { Region::sectors_for(header.size) } else { 0 };
-            let needed = header.data_offset + header.size + behind;
-            return Err(format!(
-                "it is {} too small: a member needs {}; use a larger drive",
-                show_size(needed.saturating_sub(drive.size_sectors).saturating_mul(512)),
-                show_size(needed.saturating_mul(512))
-            ));
-        }
-        let block_sectors = u64::from(drive.logical_block_bytes / 512).max(1);
-        let strip = u64::from(header.chunksize);
-        let log_start = self.common.sector_at(header.bblog_offset).get();
-        if [header.super_offset, header.data_offset, strip, log_start].iter().any(|offset| offset % block_sectors != 0) {
-            return Err(format!(
-                "its blocks of {} bytes do not fit the positions of the array's metadata and strips; use a drive with blocks of 512 bytes",
-                drive.logical_block_bytes
-            ));
-        }
-        let Some(number) = self.free_number() else {
-            return Err("every device number is taken; remove failed members first".into());
-        };
-        if !self.has_space_for_log(&self.common) {
-            return Err(format!("{NO_SPACE_FOR_LOG}: `stria set NAME --log none` makes the array do without one"));
-        }
-        let bitmap_space = self.common.bitmap_space_sectors(Some(drive.size_sectors));
-        if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_space) {
-            return Err(format!("{NO_SPACE_FOR_BITMAP}: use a larger drive"));
-        }
-        Ok((number, data_size))
-    }
-
-    /// A device number for a new member: one that no member of this run had, while there are any.
-    fn free_number(&self) -> Option<u32> {
-        let taken: BTreeSet<u32> = self.keepers.values().map(|keeper| keeper.superblock.header.dev_number).collect();
-        let roles_max = self.keepers.values().map(|keeper| keeper.superblock.roles_max()).min().unwrap_or(ROLES_MAX);
-        let mut numbers = self.common.header.raid_disks..roles_max as u32;
-        // A number above all that are taken is that of no stale member. But roles beyond the first sector let a power cut tear
-        // the superblocks of all members at once, so a free number below is taken then.
-        let mut beyond = numbers.start..numbers.end.min(ROLES_IN_SECTOR);
-        beyond.find(|number| taken.last() < Some(number)).or_else(|| numbers.find(|number| !taken.contains(number)))
-    }
-
-    /// The member that has the identity of this superblock, present or failed.
-    pub fn member_of(&self, superblock: &Superblock) -> Option<MemberId> {
-        let same = |keeper: &MemberMetadata| keeper.superblock.header.device_uuid == superblock.header.device_uuid;
-        self.keepers.iter().find(|(_, keeper)| same(keeper)).map(|(member, _)| *member)
-    }
-
     /// True if a member lacks data: it has bad blocks.
     pub fn has_bad_blocks(&self, member: MemberId) -> bool {
         self.keepers.get(&member).is_some_and(|keeper| !keeper.bad_blocks.is_empty())
-    }
-
-    /// The slot to which a member that was away may return by the bitmap.
-    ///
-    /// # Errors
-    /// The reason why it may only join as a new spare, in a sentence.
-    pub fn returnable(&self, superblock: &Superblock) -> Result<usize, AdoptError> {
-        let left_this_run = self.keepers.values().any(|keeper| keeper.has_issued(superblock));
-        returnable(&self.common, self.bitmap.as_ref(), superblock, left_this_run).map_err(AdoptError)
     }
 
     /// Sets the flag that tells that a member's drive was cut short. When such a member is dropped, no absent member returns by
     /// the bitmap any more (R76).
     pub fn watch(&mut self, member: MemberId, cut_short: Arc<AtomicBool>) {
         self.cut_short.insert(member, cut_short);
-    }
-
-    /// Takes back a member that was away, under a new handle, if [`MdRecorder::returnable`] says so. The engine rebuilds what
-    /// the bitmap names. Nothing is written before the next superblock update.
-    ///
-    /// # Errors
-    /// As [`MdRecorder::returnable`].
-    pub fn take_back(&mut self, member: MemberId, candidate: &super::Candidate) -> Result<(usize, MemberConfig), AdoptError> {
-        let found = candidate.found.as_ref().map_err(|error| AdoptError(format!("{}: {error}", candidate.name)))?;
-        let slot = self.returnable(&found.superblock)?;
-        let bad_blocks = found.bad_blocks.clone().map_err(|what| AdoptError(format!("{}: {what}", candidate.name)))?;
-        if !self.has_space_for_log(&found.superblock) {
-            return Err(AdoptError(format!(
-                "{} cannot return: {NO_SPACE_FOR_LOG}; wipe it (`stria wipe`), and add it as a new drive",
-                candidate.name
-            )));
-        }
-        // R39: its earlier incarnation in this run, if any, ends.
-        let uuid = found.superblock.header.device_uuid;
-        let before = self.keepers.values().find(|keeper| keeper.superblock.header.device_uuid == uuid);
-        let log_incarnation = before.map_or(0, |keeper| keeper.log_incarnation + 1);
-        self.keepers.retain(|_, keeper| keeper.superblock.header.device_uuid != uuid);
-        let mut superblock = Superblock { span_of: self.common.span_of, ..found.superblock.clone() };
-        // While it was away, its number may have been given to another member.
-        let number = superblock.header.dev_number;
-        if self.keepers.values().any(|keeper| keeper.superblock.header.dev_number == number) {
-            let free = self.free_number();
-            superblock.header.dev_number = free.ok_or_else(|| {
-                AdoptError(format!("{} cannot return: every device number is taken; remove failed members first", candidate.name))
-            })?;
-        }
-        let keeper = MemberMetadata {
-            superblock,
-            name: candidate.name.clone(),
-            logical_block_bytes: candidate.logical_block_bytes,
-            bad_blocks,
-            bitmap_current: false,
-            log_current: false,
-            log_incarnation,
-            issued: [None; 2],
-            lost_log: None,
-        };
-        let config = MemberConfig { recovered: Synced::up_to(0), by_bitmap: true, ..keeper.config(member) };
-        self.keepers.insert(member, keeper);
-        Ok((slot, config))
     }
 
     /// Replaces a member's list of bad blocks. It is written now, and with every later superblock
@@ -864,80 +660,6 @@ fn set_role(roles: &mut Vec<Role>, number: u32, role: Role) {
         roles.resize(number + 1, Role::Spare);
     }
     roles[number] = role;
-}
-
-/// The slot to which a member that was away may return by the bitmap. `left_this_run`: its superblock is one of this run's.
-pub(crate) fn returnable(
-    common: &Superblock,
-    bitmap: Option<&Bitmap>,
-    away: &Superblock,
-    left_this_run: bool,
-) -> Result<usize, String> {
-    let (ours, theirs) = (&common.header, &away.header);
-    if ours.set_uuid != theirs.set_uuid {
-        return Err("it belongs to another array".into());
-    }
-    if common.minor_version() != away.minor_version() {
-        return Err("its superblock is of another version than those of the members".into());
-    }
-    if common.shape() != away.shape() {
-        return Err("the array's shape has changed since it left".into());
-    }
-    away.servable().map_err(|what| what.to_string())?;
-    if theirs.data_size < ours.size {
-        return Err("its data area is smaller than the array needs".into());
-    }
-    let Role::Slot(slot) = away.role() else {
-        return Err("it held no slot".into());
-    };
-    if u32::from(slot) >= ours.raid_disks {
-        return Err(format!("it held slot {slot}, which the array does not have"));
-    }
-    if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
-        return Err("its rebuild had not ended when it left".into());
-    }
-    // R78: a member that ran without some of the others may hold data that their bitmap does not name. One that left this run
-    // does not: the others that it lacks have returned since.
-    let holders = |superblock: &Superblock, slot: u32| {
-        let roles = superblock.roles.iter().enumerate();
-        roles.filter(|(_, role)| **role == Role::Slot(slot as u16)).map(|(number, _)| number).collect::<BTreeSet<usize>>()
-    };
-    let (mut same, mut others) = (0, 0);
-    for held in (0..ours.raid_disks).filter(|&other| other != u32::from(slot) && !left_this_run) {
-        let (now, then) = (holders(common, held), holders(away, held));
-        match (now.is_empty(), then.is_empty()) {
-            (true, _) => {}
-            (false, true) => return Err("it was run without members that the array has now".into()),
-            (false, false) if now.is_disjoint(&then) => others += 1,
-            (false, false) => same += 1,
-        }
-    }
-    // If the array was run with other drives in these slots, as on another machine, most of the members are others.
-    if others > 0 && same <= others {
-        return Err("it was run with other drives in place of the members that the array has now".into());
-    }
-    let Some(bitmap) = bitmap else {
-        return Err("the array has no write-intent bitmap, so what it missed is unknown".into());
-    };
-    if !away.has(feature::BITMAP_OFFSET) || away.bitmap_space_sectors(None) < bitmap.size_sectors() {
-        return Err(NO_SPACE_FOR_BITMAP.into());
-    }
-    if theirs.events < bitmap.header.events_cleared {
-        return Err(format!(
-            "it left at superblock update {}, and the bitmap covers only what was written since update {}",
-            theirs.events, bitmap.header.events_cleared
-        ));
-    }
-    Ok(usize::from(slot))
-}
-
-/// A drive that joins a running array.
-#[derive(Clone, Debug)]
-pub enum Newcomer {
-    /// A member that was away returns to its slot.
-    Former(Box<super::Candidate>),
-    /// A new spare: what [`MdRecorder::adopt`] writes is on the drive, durably. The next superblock update brings it up to date.
-    Spare(Adopt),
 }
 
 impl Recorder for MdRecorder {
