@@ -227,14 +227,13 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
     const now = rates.members.find((one) => one.path === member.path);
     const limit = limits?.members.find((one) => one.path === member.path);
     const done = (now?.read_bytes_per_s ?? 0) + (now?.written_bytes_per_s ?? 0);
-    const best = peak(member_key(entry.name, member.path));
-    return { member, now, limit, done, wrote: Math.max(best.written, now?.written_bytes_per_s ?? 0), best: Math.max(best.read, best.written, done), load: load(member, now?.reads_per_s ?? 0, now?.writes_per_s ?? 0), used: used(limit, now) };
+    const wrote = Math.max(peak(member_key(entry.name, member.path)), now?.written_bytes_per_s ?? 0);
+    return { member, now, limit, done, wrote, load: load(member, now?.reads_per_s ?? 0, now?.writes_per_s ?? 0), used: used(limit, now) };
   });
   const is_known = rows.some((row) => row.used !== null);
   const written = rows.reduce((sum, row) => sum + (row.now?.written_bytes_per_s ?? 0), 0);
   const weight = (row: (typeof rows)[number]) => (is_known ? (row.used ?? 0) : row.load);
   const busiest = rows.reduce<(typeof rows)[number] | null>((most, row) => (weight(row) > (most ? weight(most) : is_known ? 0.02 : 0.05) ? row : most), null);
-  const scale = Math.max(1, ...rows.map((row) => row.best));
   const price = rates.total.written_bytes_per_s > 1e5 ? written / rates.total.written_bytes_per_s : null;
   // A lane that polls is always busy, which says nothing.
   const lanes = view.lanes.map(({ polls }, index) => ({ number: index + 1, polls, share: rates.lanes[index] ?? 0 }));
@@ -290,23 +289,21 @@ function Roofline({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
               ? t("limits_known", { drive: label(busiest.member), percent: percent(Math.min(1, busiest.used ?? 0)), times })
               : t("limits", { drive: label(busiest.member), n: decimal(busiest.load) })}
       </p>
-      <ul class={is_known ? "roof measured" : "roof"}>
-        {rows.map(({ member, done, wrote, best, load, limit, used }) => (
+      <ul class={is_known ? "roof" : "roof bare"}>
+        {rows.map(({ member, done, wrote, load, limit, used }) => (
           <li key={member.path} class={!limiting_lane && member === busiest?.member ? "marked" : ""}>
             <span class="roof-name">{label(member)}</span>
-            <svg class="roof-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
-              {is_known ? (
-                <rect class="roof-now" width={Math.min(1, used ?? 0) * 100} height="8" />
-              ) : (
-                <>
-                  <rect class="roof-best" width={(best / scale) * 100} height="8" />
-                  <rect class="roof-now" width={(done / scale) * 100} height="8" />
-                </>
-              )}
-            </svg>
+            {/* A bar needs a full length: of a member that was not measured none is known. */}
+            {used !== null ? (
+              <svg class="roof-bar" viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+                <rect class="roof-now" width={Math.min(1, used) * 100} height="8" />
+              </svg>
+            ) : (
+              is_known && <span />
+            )}
             <span class="roof-words">
-              {is_known && used !== null && <strong>{percent(Math.min(1, used))} </strong>}
-              {rate(done)} <span class="soft">{limit && !limit.error ? t("of_best", { best: rate(limit.read_bytes_per_s) }) : limit?.error ? <span lang="en">{limit.error}</span> : is_known ? t("not_measured") : t("of_best", { best: rate(best) })}{is_known && wrote > 0 && ` · ${t("written_most", { rate: rate(wrote) })}`}</span>
+              {used !== null && <strong>{percent(Math.min(1, used))} </strong>}
+              {rate(done)} <span class="soft">{limit && !limit.error ? t("of_best", { best: rate(limit.read_bytes_per_s) }) : limit?.error ? <span lang="en">{limit.error}</span> : t("not_measured")}{is_known && wrote > 0 && ` · ${t("written_most", { rate: rate(wrote) })}`}</span>
             </span>
             <span class="roof-load soft">
               {limit && !limit.error

@@ -822,9 +822,9 @@ export const catalogue = of({
   in_slot: ["bay {slot}", "Schacht {slot}", "отсек {slot}"],
   slot_in_array: ["Slot in the array", "Platz im Verbund", "Слот в массиве"],
   roof_note: [
-    "Full bar: now. Outline: the most that each member has done since this page was opened.",
-    "Voller Balken: jetzt. Umriss: das Höchste, was das Mitglied geleistet hat, seit diese Seite offen ist.",
-    "Закрашено: сейчас. Контур: максимум накопителя с открытия этой страницы.",
+    "What the members could do is not measured yet: whether they are near their limit cannot be said.",
+    "Was die Mitglieder könnten, ist noch nicht gemessen: ob sie nahe an ihrer Grenze sind, lässt sich nicht sagen.",
+    "Возможности накопителей ещё не измерены: близки ли они к пределу, сказать нельзя.",
   ],
   members: ["Members", "Mitglieder", "Накопители массива"],
   tasks: ["Tasks", "Aufgaben", "Задачи"],

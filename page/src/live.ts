@@ -67,8 +67,8 @@ export const job_of = (id: number): Job | undefined => jobs.value.find((job) => 
 /** One second of an array or member. */
 export type Sample = { at: number; read: number; written: number; requests: number; under_way: number };
 const samples = new Map<string, Sample[]>();
-/** The highest rates that were seen since the page was opened. */
-const peaks = new Map<string, { read: number; written: number; requests: number }>();
+/** The highest rates of writes that were seen since the page was opened. */
+const peaks = new Map<string, number>();
 const sampled = signal(0);
 
 export function history(key: string): Sample[] {
@@ -76,9 +76,9 @@ export function history(key: string): Sample[] {
   return samples.get(key) ?? [];
 }
 
-export function peak(key: string) {
+export function peak(key: string): number {
   void sampled.value;
-  return peaks.get(key) ?? { read: 0, written: 0, requests: 0 };
+  return peaks.get(key) ?? 0;
 }
 
 export const member_key = (array: string, path: string) => `${array}\n${path}`;
@@ -91,8 +91,7 @@ function sample(array: ArrayEntry, at: number) {
     list.push({ at, read, written, requests, under_way });
     if (list.length > SAMPLES_MAX) list.shift();
     samples.set(key, list);
-    const highest = peaks.get(key) ?? { read: 0, written: 0, requests: 0 };
-    peaks.set(key, { read: Math.max(highest.read, read), written: Math.max(highest.written, written), requests: Math.max(highest.requests, requests) });
+    peaks.set(key, Math.max(peaks.get(key) ?? 0, written));
   };
   add(array.name, rates.total.read_bytes_per_s, rates.total.written_bytes_per_s, rates.total.requests_per_s, rates.total.in_flight);
   for (const member of rates.members) {

@@ -1126,8 +1126,16 @@ test("what members could do is measured when asked: which one limits, and how mu
   await on(
     "rebuilding",
     async (page, server) => {
+      // A bar without a known length would say that a member is at its limit.
+      const rows = page.locator(".roof li");
+      await rows.nth(5).waitFor();
+      assert.equal(await rows.count(), await rows.filter({ hasText: "not measured" }).count());
+      assert.equal(await page.locator(".roof-bar").count(), 0);
+      await page.getByText("What the members could do is not measured yet").waitFor();
       await page.getByRole("button", { name: "Measure what the members could do" }).click();
       await page.getByText(/nvme2n1 limits: it does \d+% of what it could. With the present mix of requests the array could do about \d/).waitFor();
+      // One of them was not measured.
+      assert.deepEqual([await page.locator(".roof-bar").count(), await rows.filter({ hasText: "not measured" }).count()], [5, 1]);
       assert.match(await page.locator(".roof li.marked").innerText(), /nvme2n1[^]*84 µs now, 76 µs alone/);
       assert.equal(await page.locator(".spark-roof").count(), 2);
       await page.getByText(/Processor time of the lanes: \d+%, 21%\./).waitFor();
