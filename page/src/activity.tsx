@@ -17,7 +17,7 @@ const MOST = 1000;
 const SEARCH_AFTER_MS = 400;
 
 /** Whether an event has this text, in the server's English or as the page words it. */
-const has = (event: Event, text: string) => event.text.includes(text) || (worded(event.said)?.toLowerCase().includes(text.toLowerCase()) ?? false);
+const has = (event: Event, text: string) => event.text.includes(text) || (worded(event.said, event.cause)?.toLowerCase().includes(text.toLowerCase()) ?? false);
 
 /** The events that are wanted. The server searches all of them in its English; the latest are searched here as well, in the reader's language. */
 async function found(wanted: { array: string; text: string; limit: number }, is_unattended: boolean): Promise<EventPage> {
@@ -116,7 +116,7 @@ const Line = ({ event }: { event: Event }) => (
     <When ms={event.time_ms} />
     <span class="event-array">{event.array}</span>
     <span>
-      <Said text={event.kind === "ordered" ? order(event.text) : event.text} said={event.said} />
+      <Said text={event.kind === "ordered" ? order(event.text) : event.text} said={event.said} cause={event.cause} />
     </span>
   </li>
 );

@@ -180,7 +180,7 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
 const below = (paths: string[]): string => listed([...new Set(paths.map((path) => (path.startsWith("/dev/") ? path : path.slice(0, Math.max(1, path.lastIndexOf("/"))))))]);
 
 /** The server's words with the short names of members, whose paths stand above. A command between backticks stays as it is typed. */
-const named = (text: string, members: MemberView[]) => {
+export const named = (text: string, members: MemberView[]) => {
   const longest_first = [...members].sort((a, b) => b.path.length - a.path.length);
   const short = (part: string) => longest_first.reduce((said, member) => said.replaceAll(member.path, label(member)), part);
   return text.split("`").map((part, index) => (index % 2 === 1 ? part : short(part))).join("`");

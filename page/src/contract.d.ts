@@ -1317,6 +1317,8 @@ export interface components {
             code: "alarm-member-dropped";
             values: {
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 detail: components["schemas"]["Detail"];
                 drive: string;
                 then: components["schemas"]["StateThen"];
@@ -1326,6 +1328,8 @@ export interface components {
             code: "alarm-member-lost";
             values: {
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 detail: components["schemas"]["Detail"];
                 drive: string;
                 then: components["schemas"]["StateThen"];
@@ -1335,6 +1339,8 @@ export interface components {
             code: "alarm-spare-dropped";
             values: {
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 detail: components["schemas"]["Detail"];
                 drive: string;
                 then: components["schemas"]["StateThen"];
@@ -1344,6 +1350,8 @@ export interface components {
             code: "alarm-spare-lost";
             values: {
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 detail: components["schemas"]["Detail"];
                 drive: string;
                 then: components["schemas"]["StateThen"];
@@ -1353,6 +1361,8 @@ export interface components {
             code: "alarm-link-lost";
             values: {
                 array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 detail: components["schemas"]["Detail"];
                 drives: components["schemas"]["Names"];
                 link: string;
@@ -2051,6 +2061,8 @@ export interface components {
             carries: string[];
             /** @description Why it cannot be read. */
             error: string | null;
+            /** @description The same for programs, if it has a sentence. */
+            error_said?: components["schemas"]["ErrorSentence"] | null;
             /** @description True if nothing lies on it and nobody uses it. */
             free: boolean;
             /** @description What it reports of itself. */
@@ -2098,6 +2110,17 @@ export interface components {
             said: components["schemas"]["WriteWords"];
             /** @description What is written, in words. */
             what: string;
+        };
+        /** @description Members that were dropped. */
+        Dropped: components["schemas"]["DroppedMember"][];
+        /** @description A member that was dropped. */
+        DroppedMember: {
+            /** @description The sentence of the reason, if it has one. */
+            cause: components["schemas"]["ErrorSentence"] | null;
+            /** @description Its path. */
+            drive: string;
+            /** @description The reason. */
+            reason: string;
         };
         /** @description The sentences of an outcome whose text stands before them; null: it has text alone. They add nothing to the English. */
         Ends: components["schemas"]["EventSentence"][] | null;
@@ -2241,6 +2264,8 @@ export interface components {
             /** @constant */
             code: "drive-unfit";
             values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 drive: string;
                 reason: string;
             };
@@ -2490,6 +2515,10 @@ export interface components {
                 device: string;
                 users: string;
             };
+        } | {
+            /** @constant */
+            code: "cache-ignores-command";
+            values: Record<string, never>;
         } | {
             /** @constant */
             code: "file-has-no-cache";
@@ -3052,32 +3081,50 @@ export interface components {
             /** @constant */
             code: "write-failed";
             values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
             };
         } | {
             /** @constant */
             code: "flush-failed";
             values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
             };
         } | {
             /** @constant */
             code: "log-unwritten";
             values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
             };
         } | {
             /** @constant */
             code: "metadata-unwritten";
             values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
             };
         } | {
             /** @constant */
             code: "rewrite-failed";
             values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
             };
+        } | {
+            /** @constant */
+            code: "removed-on-command";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-space-for-rows";
+            values: Record<string, never>;
         } | {
             /** @constant */
             code: "no-space-to-say-so";
@@ -3087,6 +3134,128 @@ export interface components {
             code: "drive-is-gone";
             values: {
                 drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "cut-short";
+            values: {
+                /** Format: uint64 */
+                before_bytes: number;
+                /** Format: uint64 */
+                now_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "cut-short-behind";
+            values: {
+                /** Format: uint64 */
+                before_bytes: number;
+                /** Format: uint64 */
+                now_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "cut-short-and-long";
+            values: {
+                /** Format: uint64 */
+                before_bytes: number;
+                /** Format: uint64 */
+                left_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "ends-within";
+            values: {
+                drive: string;
+                end: string;
+                length: string;
+                start: string;
+            };
+        } | {
+            /** @constant */
+            code: "read-of";
+            values: {
+                reason: string;
+                sector: string;
+                size: string;
+            };
+        } | {
+            /** @constant */
+            code: "write-of";
+            values: {
+                reason: string;
+                sector: string;
+                size: string;
+            };
+        } | {
+            /** @constant */
+            code: "zeroes-of";
+            values: {
+                reason: string;
+                sector: string;
+                size: string;
+            };
+        } | {
+            /** @constant */
+            code: "other-flush-failed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "checksum-wrong";
+            values: {
+                sector: string;
+            };
+        } | {
+            /** @constant */
+            code: "unfit-empty-file";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unfit-no-sectors";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unfit-directory";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unfit-characters";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unfit-pipe";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unfit-protected";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unfit-one-path";
+            values: {
+                other: string;
+            };
+        } | {
+            /** @constant */
+            code: "unfit-file-system";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unfit-swap";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unfit-no-drive";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "unfit-changed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "members-dropped";
+            values: {
+                dropped: components["schemas"]["Dropped"];
             };
         } | {
             /** @constant */
@@ -3691,6 +3860,91 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "firmware-not-activated";
+            values: {
+                drive: string;
+                ends: components["schemas"]["Ends"];
+                outcome: string;
+            };
+        } | {
+            /** @constant */
+            code: "image-needs-reset";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "reset-needs-hold";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "reset-needs-leave";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "reset-failed";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "reset-is-back";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "reset-no-answer";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "reset-no-return";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "reset-of-unused";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweeps-still-held";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
             code: "firmware-failed";
             values: {
                 /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
@@ -3780,6 +4034,15 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "of-member";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
             code: "member-unusable";
             values: {
                 /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
@@ -3806,11 +4069,13 @@ export interface components {
             unstored: number;
         };
         /** @description An event, for programs: `code` stays the same when its words change. */
-        EventSentence: components["schemas"]["HostSentence"] | components["schemas"]["ServiceSentence"] | components["schemas"]["ErrorSentence"] | components["schemas"]["ResultSentence"];
+        EventSentence: components["schemas"]["HostSentence"] | components["schemas"]["ServiceSentence"] | components["schemas"]["ErrorSentence"] | components["schemas"]["ResultSentence"] | components["schemas"]["WarningSentence"];
         /** @description An event. */
         EventView: {
             /** @description The array or span. */
             array: string;
+            /** @description The sentence of the value `reason` of `said`, where the engine gave that as text. */
+            cause?: components["schemas"]["ErrorSentence"] | null;
             /**
              * @description `member_failed`, `member_gone`, `no_room`, `member_silent`, `member_answers`, `spare_taken`, `member_in_sync`,
              *     `read_corrected`, `wrong_bytes`, `bad_blocks`, `unreadable`, `lane_silent`, `lane_answers`, `sweep_started`,
@@ -3824,7 +4089,7 @@ export interface components {
              * @description How many sectors did not match.
              */
             mismatch_sectors?: number | null;
-            /** @description The same for programs, where the event is of a kind that has a sentence of its own; a cause in it is raw. */
+            /** @description The same for programs, where the event is of a kind that has a sentence of its own. */
             said?: components["schemas"]["EventSentence"] | null;
             /**
              * Format: uint64
@@ -4439,6 +4704,13 @@ export interface components {
             /** @description The slots whose drive took part last and is not here. */
             slots: number[];
         };
+        /** @description The slots without their redundancy. */
+        Lacking: {
+            /** @description The slots whose member is not rebuilt yet. */
+            filling: number[];
+            /** @description The slots without a member. */
+            missing: number[];
+        };
         /** @description What arrays lack. */
         Lacks: components["schemas"]["Lack"][];
         /** @description A thread that an array runs on. */
@@ -4557,6 +4829,11 @@ export interface components {
              */
             slow_count: number;
         };
+        /**
+         * Format: uint64
+         * @description How many more members may fail; in a text a clause.
+         */
+        Left: number;
         /** @description A drive that came back to an array, and that the daemon left as it is. */
         LeftAloneView: {
             /** @description Its path. */
@@ -5705,6 +5982,11 @@ export interface components {
         };
         /** @description The cause of a matter, for programs: `code` stays the same when its words change. */
         ReasonSentence: components["schemas"]["AlarmSentence"] | components["schemas"]["ErrorSentence"];
+        /**
+         * Format: uint64
+         * @description Records of a write log; in a text with a verb.
+         */
+        Records: number;
         /** @description A page. */
         Report: {
             /**
@@ -6492,6 +6774,13 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "several";
+            values: {
+                ends: components["schemas"]["Ends"];
+                outcome: string;
+            };
+        } | {
+            /** @constant */
             code: "job-cut";
             values: Record<string, never>;
         } | {
@@ -6813,6 +7102,11 @@ export interface components {
         };
         /** @description The span that a drive is added to; null: none is named. */
         ToSpan: string | null;
+        /**
+         * Format: uint64
+         * @description Superblock updates that a member missed; in a text with the verb.
+         */
+        Updates: number;
         /** @description The urgency of a matter; the worst is the greatest. */
         Urgency: "well" | "notice" | "warning" | "critical";
         /** @description The drives that an array uses. */
@@ -6821,6 +7115,485 @@ export interface components {
         Verdict: "good" | "watch" | "replace";
         /** @description The proof of identity of a user. */
         Via: "unix" | "token" | "certificate" | "session";
+        /** @description A warning, or an event of the daemon's work, for programs: `code` stays the same when its words change. */
+        WarningSentence: {
+            /** @constant */
+            code: "starts-without-spare";
+            values: {
+                array: string;
+                lacking: components["schemas"]["Lacking"];
+                left: components["schemas"]["Left"];
+            };
+        } | {
+            /** @constant */
+            code: "starts-with-spare";
+            values: {
+                array: string;
+                lacking: components["schemas"]["Lacking"];
+                left: components["schemas"]["Left"];
+            };
+        } | {
+            /** @constant */
+            code: "starts-with-spares";
+            values: {
+                array: string;
+                lacking: components["schemas"]["Lacking"];
+                left: components["schemas"]["Left"];
+                /** Format: uint */
+                spare_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "starts-filling";
+            values: {
+                array: string;
+                lacking: components["schemas"]["Lacking"];
+                left: components["schemas"]["Left"];
+            };
+        } | {
+            /** @constant */
+            code: "log-replayed";
+            values: {
+                array: string;
+                records: components["schemas"]["Records"];
+            };
+        } | {
+            /** @constant */
+            code: "log-replayed-marked";
+            values: {
+                array: string;
+                records: components["schemas"]["Records"];
+            };
+        } | {
+            /** @constant */
+            code: "log-replayed-resync";
+            values: {
+                array: string;
+                records: components["schemas"]["Records"];
+            };
+        } | {
+            /** @constant */
+            code: "started-dirty";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "member-used-torn";
+            values: {
+                drive: string;
+                /** Format: uint */
+                slot: number;
+                updates: components["schemas"]["Updates"];
+            };
+        } | {
+            /** @constant */
+            code: "member-used-lossy";
+            values: {
+                drive: string;
+                /** Format: uint */
+                slot: number;
+                updates: components["schemas"]["Updates"];
+            };
+        } | {
+            /** @constant */
+            code: "bitmap-made-anew";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "log-is-foreign";
+            values: {
+                excess: string;
+            };
+        } | {
+            /** @constant */
+            code: "log-unreadable";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "metadata-holes";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "lacks-checksums";
+            values: {
+                drives: string;
+            };
+        } | {
+            /** @constant */
+            code: "spans-marked";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
+            code: "checksums-void";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "checksums-forgotten";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "checksums-lost";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-polled-completion";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "through-block-layer";
+            values: {
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "fewer-lanes";
+            values: {
+                array: string;
+                /** Format: uint */
+                lane_count: number;
+                /** Format: uint */
+                wanted_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "starts-without-drive";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "stays-out-behind";
+            values: {
+                array: string;
+                drive: string;
+                slot_text: string;
+                updates: components["schemas"]["Updates"];
+            };
+        } | {
+            /** @constant */
+            code: "stays-out-failed";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "stays-out-because";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "block-taken-over";
+            values: {
+                device: string;
+            };
+        } | {
+            /** @constant */
+            code: "speed-does-not-apply";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "disk-of-machine";
+            values: {
+                array: string;
+                socket: string;
+            };
+        } | {
+            /** @constant */
+            code: "disks-wait-for-group";
+            values: {
+                array: string;
+                group: string;
+                sockets: string;
+            };
+        } | {
+            /** @constant */
+            code: "disks-without-group";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "stop-goes-without";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "stop-waits";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                most_seconds: number;
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "stop-of-read-only";
+            values: {
+                drive: string;
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "block-stays";
+            values: {
+                device: string;
+                number: string;
+                users: string;
+            };
+        } | {
+            /** @constant */
+            code: "work-has-not-ended";
+            values: {
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
+            code: "cache-off-again";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "cache-on-again";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "cache-stays-on";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "cache-stays-off";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "cache-not-on";
+            values: {
+                array: string;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "cache-not-off";
+            values: {
+                array: string;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "scrub-pauses";
+            values: {
+                array: string;
+                /** Format: uint64 */
+                percent: number;
+            };
+        } | {
+            /** @constant */
+            code: "scrub-waits";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "scrub-begins";
+            values: {
+                array: string;
+                due: string;
+            };
+        } | {
+            /** @constant */
+            code: "long-test-passed";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "short-test-passed";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "long-test-failed";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "short-test-failed";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "long-test-asleep";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "short-test-asleep";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "long-test-no-result";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "short-test-no-result";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "long-test-unknown";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "short-test-unknown";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-long-test";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-short-test";
+            values: {
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "belongs-now";
+            values: {
+                array: string;
+                uuid: string;
+            };
+        } | {
+            /** @constant */
+            code: "is-called-now";
+            values: {
+                array: string;
+                name: string;
+                uuid: string;
+            };
+        } | {
+            /** @constant */
+            code: "belongs-no-more";
+            values: {
+                array: string;
+                uuid: string;
+            };
+        } | {
+            /** @constant */
+            code: "in-pool-now";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "in-pool-no-more";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "named-no-more";
+            values: {
+                drives: string;
+                uuid: string;
+            };
+        } | {
+            /** @constant */
+            code: "notes-damaged";
+            values: {
+                aside: string;
+                file: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "group-is-there";
+            values: {
+                group: string;
+                socket: string;
+            };
+        } | {
+            /** @constant */
+            code: "of-api";
+            values: {
+                reason: string;
+            };
+        };
         /** @description The caller. */
         Who: {
             /** @description The value that requests of a session carry in the header `x-stria-csrf` when they change something. */

@@ -6,6 +6,7 @@ import { bytes, count, duration, micros, percent } from "./format.ts";
 import { arrays, drives, drives_fault, look_at_drives } from "./live.ts";
 import { Act, NoDrives, Sign, useAwaited, useFocus } from "./parts.tsx";
 import { DriveLine, open_plan } from "./plan.tsx";
+import { Said } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Drive, Forecasts, LevelForecast } from "./types.ts";
 import { type Key, locale, t } from "./words.ts";
@@ -144,8 +145,8 @@ export function Create() {
               {drives.value
                 ?.filter((drive) => drive.error)
                 .map((drive) => (
-                  <li key={drive.path} class="soft" lang="en">
-                    {drive.error}
+                  <li key={drive.path} class="soft">
+                    <Said text={drive.error ?? ""} said={drive.error_said} />
                   </li>
                 ))}
             </ul>

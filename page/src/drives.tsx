@@ -85,8 +85,8 @@ function DriveCard({ drive }: { drive: Drive }) {
         )}
       </p>
       {drive.error && (
-        <p class="bad" lang="en">
-          {drive.error}
+        <p class="bad">
+          <Said text={drive.error} said={drive.error_said} />
         </p>
       )}
       {is_failed && health?.verdict === "good" && <p class="soft">{t("healthy_all_the_same")}</p>}

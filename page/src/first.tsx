@@ -1,6 +1,6 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
-import { type Case, type LastDrive, cases, drives_of, family, free_drive, free_of, known_of, label, least_bytes, spares_of, steps_of, to_buy } from "./cases.ts";
+import { type Case, type LastDrive, cases, drives_of, family, free_drive, free_of, known_of, label, least_bytes, named, spares_of, steps_of, to_buy } from "./cases.ts";
 import { bytes, duration, listed, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, is_silent, place_of, role_of, trouble_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
@@ -269,12 +269,15 @@ function health_reason({ kind, drives: [member] }: Case): string | null {
   return words.length > 0 && words.every((word) => word !== null) ? words.join(" ") : null;
 }
 
-const Why = ({ one }: { one: Case }) =>
-  one.reason && (
+function Why({ one }: { one: Case }) {
+  if (!one.reason) return null;
+  const words = worded(one.said);
+  return (
     <p class="reason">
-      <span class="soft">{t("reason")}</span> {health_reason(one) ?? <Said text={one.reason} said={one.said} />}
+      <span class="soft">{t("reason")}</span> {health_reason(one) ?? (words ? <Told text={named(words, one.drives)} /> : <Said text={one.reason} said={null} />)}
     </p>
   );
+}
 
 /** What need not be read before acting: since when, what else may fail, the reason, the drives as they are marked. */
 function Details({ one }: { one: Case }) {

@@ -16,6 +16,8 @@ type Lacks = Extract<Spoken, { code: "waits-for-all" }>["values"]["lacks"];
 type Then = Extract<Spoken, { code: "alarm-came-degraded" }>["values"]["then"];
 type Slow = Extract<Spoken, { code: "alarm-slow-member" }>["values"]["slow"];
 type Findings = Extract<Spoken, { code: "alarm-drive-health" }>["values"]["findings"];
+type Dropped = Extract<Spoken, { code: "members-dropped" }>["values"]["dropped"];
+type Lacking = Extract<Spoken, { code: "starts-with-spare" }>["values"]["lacking"];
 type Peer = Extract<Spoken, { code: "ssd-beside" }>["values"]["peer"];
 
 const PEERS: Record<Peer, Part> = { ssd: "beside_ssd", hdd: "beside_hdd", file: "beside_file" };
@@ -67,7 +69,7 @@ function bounds_words(of: Bounds): string {
 
 /** All of these in the reader's language; null: one of them has no words here. */
 export function all_worded(said: readonly Spoken[] | null | undefined): string | null {
-  const words = said?.map(worded) ?? [];
+  const words = said?.map((one) => worded(one)) ?? [];
   return words.length > 0 && words.every((word) => word !== null) ? words.join("; ") : null;
 }
 
@@ -77,6 +79,11 @@ const caused = (text: string, { cause, ends }: Others) => worded(cause) ?? all_w
 function then_words({ losses_survived }: Then): string {
   if (typeof losses_survived !== "number") return part("then_failed");
   return losses_survived === 0 ? part("then_bare") : part("then_survives", { n: losses_survived });
+}
+
+function lacking_words({ missing, filling }: Lacking): string {
+  const words = (slots: number[], key: Part) => (slots.length === 0 ? [] : [part(key, { n: slots.length, slots: slots.join(", ") })]);
+  return [...words(missing, "slots_missing"), ...words(filling, "slots_filling")].join(", ");
 }
 
 /** The values beside one, which may hold the sentence of its text. */
@@ -114,6 +121,11 @@ const SPECIAL: Record<string, (value: never, others: Others) => string> = {
   known: (value: string[]) => (value.length === 0 ? part("no_array_known") : listed(value)),
   members: (value: string[]) => (value.length === 0 ? part("no_drive_used") : listed(value)),
   lacks: (value: Lacks) => value.map(({ array, slots }) => part("lacks", { array, slots: slots.join(", "), n: slots.length })).join("; "),
+  lacking: lacking_words,
+  left: (value: number) => (value === 0 ? part("left_none") : part("left", { n: value })),
+  records: (value: number) => part("records", { n: value }),
+  updates: (value: number) => part("updates", { n: value }),
+  dropped: (value: Dropped) => value.map(({ drive, reason, cause }) => `${drive}: ${worded(cause) ?? reason}`).join("; "),
   lasting_s: (value: number) => duration(value, true),
   then: then_words,
   slow: ({ own_us, others_us, tail }: Slow) => part(tail ? "slow_sometimes" : "slow_usually", { own: micros(own_us), others: micros(others_us) }),
@@ -129,17 +141,18 @@ function value_of(name: string, value: unknown, others: Others): string | number
   return String(value);
 }
 
-/** A sentence in German or Russian; null: the server's English is the one to show. */
-export function worded(said: Spoken | null | undefined): string | null {
+/** A sentence in German or Russian; null: the server's English is the one to show. `cause`: the sentence of its reason, if it stands beside. */
+export function worded(said: Spoken | null | undefined, cause?: Spoken | null): string | null {
   // A newer server may know more codes.
   const words = said && language.value !== "en" && Object.hasOwn(sentences, said.code) ? sentences[said.code] : null;
   if (!words || !said) return null;
-  const values = Object.fromEntries(Object.entries(said.values).map(([name, value]) => [name, value_of(name, value, said.values as Others)]));
+  const others = cause ? { cause } : (said.values as Others);
+  const values = Object.fromEntries(Object.entries(said.values).map(([name, value]) => [name, value_of(name, value, others)]));
   return fill(words[language.value === "ru" ? 1 : 0], values);
 }
 
 /** The server's sentence, marked as English where it is. */
-export function Said({ text, said }: { text: string; said: Spoken | null | undefined }) {
-  const words = worded(said);
+export function Said({ text, said, cause }: { text: string; said: Spoken | null | undefined; cause?: Spoken | null }) {
+  const words = worded(said, cause);
   return words === null ? <span lang="en"><Told text={text} /></span> : <Told text={words} />;
 }

@@ -127,7 +127,7 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
  */
 function english() {
   const { schemas } = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")).components;
-  const sentences = ["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence", "ErrorSentence", "AlarmSentence"].flatMap((name) => schemas[name].oneOf.map(({ description }) => description));
+  const sentences = ["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence", "ErrorSentence", "AlarmSentence", "WarningSentence"].flatMap((name) => schemas[name].oneOf.map(({ description }) => description));
   assert.ok(sentences.length > 100, `${sentences.length} sentences`);
   const fixed = sentences.flatMap((sentence) => sentence.split(/\{\w+\}/)).map((part) => part.replace(/^[^A-Za-z]+|[^A-Za-z]+$/g, ""));
   return [...new Set(fixed)].filter((part) => part.length > 6 && /[a-z] [a-z]/.test(part));
@@ -202,6 +202,55 @@ test("the bad day in German: no sentence of the server is English, in the plans,
     await look("the jobs", page.locator(".job"));
     assert.deepEqual(found, {});
     assert.deepEqual([await axe(page), await sticking_out(page), tab.faults], [[], [], []]);
+  } finally {
+    await tab?.context.close();
+    await machine.close();
+  }
+});
+
+test("in German after a crash: the warnings of a start without a drive, and the reasons of two drives that are lost at once, have no English", async () => {
+  const machine = new Machine();
+  let tab = null;
+  try {
+    const drives = (name, count) => Array.from({ length: count }, (_, index) => machine.image(`${name}-${index}.img`));
+    const [tank, lake] = [drives("tank", 5), drives("lake", 4)];
+    machine.array("tank", "6", tank);
+    machine.array("lake", "6", lake);
+    await machine.start();
+    const load = machine.load("tank");
+    await until("writes", () => machine.status("tank").clients.some(({ written_bytes }) => written_bytes > 0));
+    await load.stop();
+    await machine.end("SIGKILL");
+    rmSync(tank[2]);
+    await machine.start();
+    machine.stria("start", "tank");
+    tab = await open(chromium, await machine.url(), { locale: "de-DE" });
+    const { page } = tab;
+    const found = {};
+    const look = async (name) => {
+      for (const fold of await page.locator("main summary").all()) await fold.click();
+      const english = [...(await english_in(page.locator("main"))), ...(await page.locator("main [lang=en]").allInnerTexts())];
+      if (english.length > 0) found[name] = english;
+    };
+    for (const index of [1, 3]) machine.lose(lake[index]);
+    const second = machine.load("lake");
+    await headline(page, "Verbund lake hat 2 Laufwerke verloren. Alle Daten sind da, aber ein weiterer Ausfall kostet sie.");
+    await look("the first screen");
+    await page.getByText(/lake-1\.img: es wurde im Betrieb gekürzt, von 64 MiB auf 0 B; lake-3\.img: es wurde/).waitFor();
+    await page.goto(`${await machine.url()}#/arrays/lake`);
+    await page.getByRole("row", { name: /lake-3\.img/ }).getByText("es wurde im Betrieb gekürzt").waitFor();
+    await look("the array");
+    await page.goto(`${await machine.url()}#/drives`);
+    await page.getByText(/lake-3\.img kann nicht zu einem Verbund gehören: es ist eine leere Datei/).waitFor();
+    await look("the drives");
+    await page.goto(`${await machine.url()}#/activity`);
+    const events = page.locator(".events li");
+    await events.filter({ hasText: "lake-3.img (Platz 3) wurde ausgeschlossen: es wurde im Betrieb gekürzt" }).first().waitFor();
+    await events.filter({ hasText: "startet ohne volle Redundanz (Platz 2 fehlt): er übersteht noch einen Ausfall; kein Ersatzlaufwerk" }).waitFor();
+    await events.filter({ hasText: "wurde nicht sauber angehalten" }).waitFor();
+    await look("the events");
+    assert.deepEqual([found, tab.faults], [{}, []]);
+    await second.stop();
   } finally {
     await tab?.context.close();
     await machine.close();

@@ -2032,7 +2032,7 @@ test("alarms, reasons, refusals and failed jobs are told in the reader's languag
       "a finding without a code",
       "Laufwerk ausgefallen: members on one link were lost",
     ],
-    reasons: ["„lake“ fehlen die Laufwerke der Plätze 1, 4. Verbund „lake“ wartet darauf und startet dann ohne sie", "bremst Verbund „tank“"],
+    reasons: ["„lake“ fehlen die Laufwerke der Plätze 1, 4. Verbund „lake“ wartet darauf und startet dann unvollständig", "bremst Verbund „tank“"],
     refusal: "Das geht zurzeit nicht: /dev/nvme12n1 liegt im Ersatzvorrat: zuerst aus dem Vorrat nehmen",
     waits: "„lake“ fehlen die Laufwerke der Plätze 1, 4.",
     activity: [
@@ -2045,7 +2045,7 @@ test("alarms, reasons, refusals and failed jobs are told in the reader's languag
   });
   await reads("ru-RU", {
     alarms: ["накопитель /dev/nvme3n1 массива «tank» исключён", "Массив выдержит ещё 1 отказ", "ему нужно 900 мкс, остальным 82 мкс"],
-    reasons: ["«lake»: не хватает накопителей слотов 1, 4. Массив «lake» ждёт их, затем запустится без них"],
+    reasons: ["«lake»: не хватает накопителей слотов 1, 4. Массив «lake» ждёт, затем запустится и в неполном составе"],
     refusal: "Сейчас это невозможно: /dev/nvme12n1 находится в общем резерве: сначала уберите его оттуда",
     waits: "«lake»: не хватает накопителей слотов 1, 4.",
     activity: ["восстановление прервалось до завершения и само не продолжится", "отклонено: проверка массива «tank» не выполняется"],
@@ -2057,7 +2057,7 @@ test("every sentence of the server is worded in German and Russian, with values 
   const made = await build({ entryPoints: [new URL("../src/sentences.ts", import.meta.url).pathname], bundle: true, format: "esm", write: false });
   const { alarms, sentences, parts } = await import(`data:text/javascript;base64,${Buffer.from(made.outputFiles[0].text).toString("base64")}`);
   const { schemas } = JSON.parse(readFileSync(new URL("../../docs/openapi.json", import.meta.url), "utf8")).components;
-  const declared = new Map(["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence", "OrderSentence", "ErrorSentence", "ResultSentence", "AlarmSentence"].flatMap((name) => schemas[name].oneOf.map(({ properties }) => [properties.code.const, Object.keys(properties.values.properties ?? {})])));
+  const declared = new Map(["PlanSentence", "HealthSentence", "HostSentence", "ServiceSentence", "OrderSentence", "ErrorSentence", "ResultSentence", "AlarmSentence", "WarningSentence"].flatMap((name) => schemas[name].oneOf.map(({ properties }) => [properties.code.const, Object.keys(properties.values.properties ?? {})])));
   assert.deepEqual(Object.keys(sentences).sort(), [...declared.keys()].sort());
   // What was ordered is in the title of the job. A command to be repeated, and a list in the server's English, would say no more.
   // The sentences of a text that is a value itself.

@@ -61,11 +61,11 @@ impl fmt::Display for Findings {
 sentences! {
     /// An alarm that lasts, for programs: `code` stays the same when its words change.
     pub enum AlarmSentence {
-        AlarmMemberDropped { drive: String, array: String, detail: Detail, then: StateThen } => "member {drive} of array \"{array}\" was dropped{detail}; the array now: {then}",
-        AlarmMemberLost { drive: String, array: String, detail: Detail, then: StateThen } => "member {drive} of array \"{array}\" was lost{detail}; the array now: {then}",
-        AlarmSpareDropped { drive: String, array: String, detail: Detail, then: StateThen } => "spare {drive} of array \"{array}\" was dropped{detail}; the array now: {then}",
-        AlarmSpareLost { drive: String, array: String, detail: Detail, then: StateThen } => "spare {drive} of array \"{array}\" was lost{detail}; the array now: {then}",
-        AlarmLinkLost { drives: Names, array: String, link: String, detail: Detail, then: StateThen } => "members {drives} of array \"{array}\", all on one link ({link}), were lost{detail}; look at its controller, cable, enclosure and power; the array now: {then}",
+        AlarmMemberDropped { drive: String, array: String, detail: Detail, cause: Cause<ErrorSentence>, then: StateThen } => "member {drive} of array \"{array}\" was dropped{detail}{cause}; the array now: {then}",
+        AlarmMemberLost { drive: String, array: String, detail: Detail, cause: Cause<ErrorSentence>, then: StateThen } => "member {drive} of array \"{array}\" was lost{detail}{cause}; the array now: {then}",
+        AlarmSpareDropped { drive: String, array: String, detail: Detail, cause: Cause<ErrorSentence>, then: StateThen } => "spare {drive} of array \"{array}\" was dropped{detail}{cause}; the array now: {then}",
+        AlarmSpareLost { drive: String, array: String, detail: Detail, cause: Cause<ErrorSentence>, then: StateThen } => "spare {drive} of array \"{array}\" was lost{detail}{cause}; the array now: {then}",
+        AlarmLinkLost { drives: Names, array: String, link: String, detail: Detail, cause: Cause<ErrorSentence>, then: StateThen } => "members {drives} of array \"{array}\", all on one link ({link}), were lost{detail}{cause}; look at its controller, cable, enclosure and power; the array now: {then}",
         AlarmMemberSilent { drive: String, array: String, lasting_s: Lasting } => "member {drive} of array \"{array}\" has not answered for {lasting_s}",
         AlarmLinkSilent { drives: Names, array: String, link: String, lasting_s: Lasting } => "members {drives} of array \"{array}\", all on one link ({link}), have not answered for {lasting_s}; look at its controller, cable, enclosure and power",
         AlarmArraySilent { array: String, seconds: u64 } => "array \"{array}\" has not answered for {seconds} s; its clients wait",

@@ -586,9 +586,12 @@ pub struct EventView {
     pub kind: String,
     /// The reason in words.
     pub text: String,
-    /// The same for programs, where the event is of a kind that has a sentence of its own; a cause in it is raw.
+    /// The same for programs, where the event is of a kind that has a sentence of its own.
     #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
     pub said: Option<EventSentence>,
+    /// The sentence of the value `reason` of `said`, where the engine gave that as text.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub cause: Option<ErrorSentence>,
     /// Which sweep.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sweep: Option<String>,

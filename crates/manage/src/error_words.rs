@@ -2,7 +2,9 @@
 //!
 //! A text that an operating system, a drive or a lower crate gave has no sentence. In another sentence it is a `reason`.
 
+use crate::event_words::Ends;
 use crate::plan_words::Size;
+use crate::warning_words;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -93,7 +95,8 @@ impl From<HostError> for Words {
                 Some(ErrorSentence::DriveHeld { drive: shown(path), user: holder.clone() })
             }
             HostError::Drive(DriveError::Unfit { path, reason }) => {
-                Some(ErrorSentence::DriveUnfit { drive: shown(path), reason: reason.clone() })
+                let (reason, cause) = Words::told(reason.clone()).parts();
+                Some(ErrorSentence::DriveUnfit { drive: shown(path), reason, cause })
             }
             HostError::Refused(text) | HostError::Unsafe(text) | HostError::Usage(text) => read(text),
             _ => None,
@@ -132,15 +135,18 @@ pub fn read_among<T: serde::de::DeserializeOwned + fmt::Display>(
     text: &str,
 ) -> Option<T> {
     stria_sentence::read(texts, text, |code, values| {
-        let is_number = |name: &str| name.ends_with("_count") || name.ends_with("_bytes") || ["percent", "slot"].contains(&name);
-        let value = |name: &str, text: &str| match text.parse::<u64>() {
+        let is_number = |name: &str| {
+            ["_count", "_bytes", "seconds"].iter().any(|end| name.ends_with(end)) || ["percent", "slot"].contains(&name)
+        };
+        let plain = |name: &str, text: &str| match text.parse::<u64>() {
             Ok(number) if is_number(name) => Value::from(number),
             _ => Value::from(text),
         };
+        let value = |name: &str, text: &str| warning_words::value_of(name, text).unwrap_or_else(|| plain(name, text));
         let text_of = |wanted: &str| values.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text);
         let cause = text_of("reason").and_then(read);
-        // Its text says everything, whatever the reason is.
-        if code == "member-unusable" && cause.is_none() {
+        // Their text says everything, whatever the reason is.
+        if ["member-unusable", "of-member"].contains(&&*code) && cause.is_none() {
             return None;
         }
         let causes = text_of("advice").and_then(|text| text.split("; ").map(read).collect::<Option<Vec<_>>>());
@@ -183,6 +189,8 @@ const OF_ENGINE: &[&str] = &[
     "LogUnwritten",
     "MetadataUnwritten",
     "RewriteFailed",
+    "RemovedOnCommand",
+    "NoSpaceForRows",
     "NoSpaceToSaySo",
     "DriveIsGone",
     "WasNoMember",
@@ -250,6 +258,28 @@ const OF_ENGINE: &[&str] = &[
     "AddAnewNumber",
     "JournalDevice",
     "PutInByForce",
+    "CutShort",
+    "CutShortBehind",
+    "CutShortAndLong",
+    "EndsWithin",
+    "ReadOf",
+    "WriteOf",
+    "ZeroesOf",
+    "OtherFlushFailed",
+    "ChecksumWrong",
+    "UnfitEmptyFile",
+    "UnfitNoSectors",
+    "UnfitDirectory",
+    "UnfitCharacters",
+    "UnfitPipe",
+    "UnfitProtected",
+    "UnfitOnePath",
+    "UnfitFileSystem",
+    "UnfitSwap",
+    "UnfitNoDrive",
+    "UnfitChanged",
+    "DriveUnfit",
+    "OfMember",
     "MemberUnusable",
 ];
 
@@ -274,6 +304,7 @@ const OF_COMMANDS: &[&str] = &[
     "NotInPool",
     "PartsOnly",
     "FirmwareFailed",
+    "CacheIgnoresCommand",
 ];
 
 /// The arrays that are known, for a refusal of a name that is none of theirs.
@@ -320,6 +351,29 @@ impl fmt::Display for Lacks {
             format!("\"{array}\" lacks {what} {}", slots.join(", "))
         });
         f.write_str(&words.collect::<Vec<_>>().join("; "))
+    }
+}
+
+/// A member that was dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DroppedMember {
+    /// Its path.
+    pub drive: String,
+    /// The reason.
+    pub reason: String,
+    /// The sentence of the reason, if it has one.
+    pub cause: Cause<ErrorSentence>,
+}
+
+/// Members that were dropped.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Dropped(pub Vec<DroppedMember>);
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = self.0.iter().map(|DroppedMember { drive, reason, .. }| format!("{drive}: {reason}")).collect();
+        f.write_str(&words.join("; "))
     }
 }
 
@@ -373,7 +427,7 @@ sentences! {
         DriveInPool { drive: String } => "{drive} is in the pool of spares: take it out of the pool first",
         DriveMissing { drive: String } => "{drive} does not exist: check the name",
         DriveHeld { drive: String, user: String } => "{drive} is in use by {user}; stop it first",
-        DriveUnfit { drive: String, reason: String } => "{drive} cannot be a member: {reason}",
+        DriveUnfit { drive: String, reason: String, cause: Cause<ErrorSentence> } => "{drive} cannot be a member: {reason}{cause}",
 
         // Plans
         PlanUnknown {} => "this plan is unknown, older than 10 minutes, used already, or another user's: ask for a new one",
@@ -420,6 +474,7 @@ sentences! {
         SetOnReadOnly { array: String } => "array \"{array}\" is read-only, so its metadata stay as they are: `stria set {array} --read-only off` first",
         SetNeedsPause { array: String, users: Names } => "the change needs a pause, and array \"{array}\" is in use by {users}: clients that reconnect go on after it, others see errors; --force goes on",
         SetNeedsDevice { array: String, device: String, users: String } => "array \"{array}\" stays as it is: the change needs another block device, and {device} is in use ({users}), which --force does not end: unmount or close it, then repeat `stria set`",
+        CacheIgnoresCommand {} => "it ignores the command",
         FileHasNoCache { drive: String } => "{drive} is a file, which has no cache of its own: switch that of the drive which holds it",
         SetStopFailed { array: String, reason: String, cause: Cause<ErrorSentence> } => "array \"{array}\" was not changed, as its stop failed: {reason}{cause}",
         SetNotStarted { array: String, reason: String } => "array \"{array}\" was stopped for a change and does not start again: {reason}",
@@ -524,13 +579,37 @@ sentences! {
 
         // Why a member was dropped
         FailedOnCommand {} => "failed on command",
-        WriteFailed { reason: String } => "write failed: {reason}",
-        FlushFailed { reason: String } => "flush failed: {reason}",
-        LogUnwritten { reason: String } => "its write log could not be written: {reason}",
-        MetadataUnwritten { reason: String } => "its metadata could not be written: {reason}",
-        RewriteFailed { reason: String } => "could not rewrite sectors that it failed to read: {reason}",
+        WriteFailed { reason: String, cause: Cause<ErrorSentence> } => "write failed: {reason}{cause}",
+        FlushFailed { reason: String, cause: Cause<ErrorSentence> } => "flush failed: {reason}{cause}",
+        LogUnwritten { reason: String, cause: Cause<ErrorSentence> } => "its write log could not be written: {reason}{cause}",
+        MetadataUnwritten { reason: String, cause: Cause<ErrorSentence> } => "its metadata could not be written: {reason}{cause}",
+        RewriteFailed { reason: String, cause: Cause<ErrorSentence> } => "could not rewrite sectors that it failed to read: {reason}{cause}",
+        RemovedOnCommand {} => "removed on command",
+        NoSpaceForRows {} => "its bad-block log has no space for rows that a write has left open",
         NoSpaceToSaySo {} => "it has no space for a write, and its bad-block log has none to say so",
         DriveIsGone { drive: String } => "member {drive} is gone: it was pulled, or its controller or cable has failed",
+
+        CutShort { before_bytes: u64, now_bytes: u64 } => "it was cut short while in use, from {before_bytes} to {now_bytes} bytes",
+        CutShortBehind { before_bytes: u64, now_bytes: u64 } => "the file behind it was cut short while in use, from {before_bytes} to {now_bytes} bytes",
+        CutShortAndLong { left_bytes: u64, before_bytes: u64 } => "it was cut short while in use and made long again: {left_bytes} of the {before_bytes} bytes that it occupied are left",
+        EndsWithin { drive: String, end: String, length: String, start: String } => "member {drive} ends at sector {end}, within {length} sectors from {start}: it was cut short while in use",
+        ReadOf { size: String, sector: String, reason: String } => "read of {size} at sector {sector} failed: {reason}",
+        WriteOf { size: String, sector: String, reason: String } => "write of {size} at sector {sector} failed: {reason}",
+        ZeroesOf { size: String, sector: String, reason: String } => "write of zeroes of {size} at sector {sector} failed: {reason}",
+        OtherFlushFailed {} => "a flush of another lane failed: what was written before it may be lost",
+        ChecksumWrong { sector: String } => "the bytes at sector {sector} do not match their checksum",
+        UnfitEmptyFile {} => "it is an empty file, which carries no array and has no space for one",
+        UnfitNoSectors {} => "it has no sectors: no medium is in it, or nothing is attached to it",
+        UnfitDirectory {} => "it is a directory; give a block device or a regular file",
+        UnfitCharacters {} => "it is a character device; give a block device or a regular file",
+        UnfitPipe {} => "it is a pipe or socket; give a block device or a regular file",
+        UnfitProtected {} => "it is write-protected; remove the protection (blockdev --setrw), or name another drive",
+        UnfitOnePath { other: String } => "it is one of several paths to a drive: name {other} instead, which is all of them",
+        UnfitFileSystem {} => "its file system is read-only, perhaps only for this process: add the path to ReadWritePaths= of the systemd unit (`systemctl edit stria`)",
+        UnfitSwap {} => "it is used as swap, or is the executable of a running program",
+        UnfitNoDrive {} => "there is no drive behind this device node",
+        UnfitChanged {} => "it changed from a file to a device, or back, while it was opened",
+        MembersDropped { dropped: Dropped } => "{dropped}",
 
         // Starts
         CannotStart { array: String, reason: String, cause: Cause<ErrorSentence> } => "cannot start array \"{array}\": {reason}{cause}",
@@ -623,6 +702,16 @@ sentences! {
         FirmwareImageUnfit { image: String, most: String } => "{image}: an image is a file of 4 bytes to {most} MiB, in words of 4 bytes; unpack what the maker ships; nothing was changed",
         FirmwareCommandFailed { drive: String, what: String, nvme_status: String, after: String } => "{drive}: {what} failed ({nvme_status}); the drive did not take the image, and {after} runs on",
         FirmwareNoReset { drive: String, reason: String } => "{drive}: its controller cannot be reset ({reason}): the new firmware runs after the next power cycle",
+        FirmwareNotActivated { drive: String, outcome: String, ends: Ends } => "the firmware of {drive} is stored, but {outcome}{ends}",
+        ImageNeedsReset {} => "this image cannot be activated without a reset: repeat the command with --activate reset",
+        ResetNeedsHold { array: String, reason: String, cause: Cause<ErrorSentence>, drive: String } => "sweeps of \"{array}\" cannot be held ({reason}{cause}), so {drive} was not reset and is still a member",
+        ResetNeedsLeave { drive: String, array: String, reason: String, cause: Cause<ErrorSentence> } => "{drive} cannot leave array \"{array}\" ({reason}{cause}), so it was not reset",
+        ResetFailed { drive: String, reason: String, cause: Cause<ErrorSentence> } => "the reset of {drive} failed ({reason}{cause})",
+        ResetIsBack { array: String } => "it is back in array \"{array}\"",
+        ResetNoAnswer { drive: String, reason: String, cause: Cause<ErrorSentence>, array: String } => "{drive} does not come back ({reason}{cause}): array \"{array}\" is DEGRADED; once the drive answers, `stria add {array} {drive}` brings it back",
+        ResetNoReturn { drive: String, array: String, reason: String, cause: Cause<ErrorSentence> } => "{drive} answers, but cannot return to array \"{array}\" ({reason}{cause}): array \"{array}\" is DEGRADED; `stria add {array} {drive}` brings it back",
+        ResetOfUnused { drive: String, reason: String, cause: Cause<ErrorSentence> } => "{drive} does not come back from its reset ({reason}{cause})",
+        SweepsStillHeld { reason: String, cause: Cause<ErrorSentence>, array: String } => "resync and rebuild are still held ({reason}{cause}): `stria resume {array}` lets them go on",
         FirmwareFailed { drive: String, reason: String, cause: Cause<ErrorSentence> } => "the update of the firmware of {drive} failed: {reason}{cause}",
         ResetTakesOthers { drive: String, users: Names } => "a reset of {drive} takes the other namespaces and partitions of its NVM subsystem away as well, and they are in use: {users}; end their use first, or use --activate later; nothing was changed",
         ResetMayTakeOthers { drive: String, reason: String } => "a reset of {drive} takes the other namespaces and partitions of its NVM subsystem away as well, and whether they are in use is unknown ({reason}); end their use first, or use --activate later; nothing was changed",
@@ -637,7 +726,8 @@ sentences! {
         FirmwareNotResynced { array: String } => "array \"{array}\" has not been resynced: wait until its redundancy is consistent; nothing was changed; --force goes on",
         FirmwareWithoutBitmap { array: String, drive: String } => "array \"{array}\" has no write-intent bitmap: {drive} would be rebuilt in full after its reset; nothing was changed; --force goes on",
 
-        // Last, since it takes any text
+        // Last, since these take any text
+        OfMember { drive: String, reason: String, cause: Cause<ErrorSentence> } => "member {drive}: {reason}{cause}",
         MemberUnusable { drive: String, reason: String, cause: Cause<ErrorSentence> } => "{drive}: {reason}{cause}",
     }
 }
@@ -674,6 +764,10 @@ mod tests {
             "array/src/no_space.rs",
             "array/src/core/failures.rs",
             "drive/src/size.rs",
+            "drive/src/sync_drive.rs",
+            "drive/src/file_drive.rs",
+            "drive/src/error.rs",
+            "integrity/src/device.rs",
             "array/src/engine/commands.rs",
             "array/src/member/commands.rs",
             "tree/src/join.rs",
@@ -693,6 +787,7 @@ mod tests {
             "manage/src/pool.rs",
             "manage/src/keeper/judge.rs",
             "manage/src/config/edit.rs",
+            "manage/src/service/caches.rs",
             "manage/src/service/firmware.rs",
         ];
         // Their words stand in several literals: other tests have them.
@@ -709,6 +804,12 @@ mod tests {
             "FirmwareSlotReadOnly",
             "AnotherDriveThanSeen",
             "FirmwareFailed",
+            "CutShort",
+            "CutShortBehind",
+            "ZeroesOf",
+            "UnfitDirectory",
+            "UnfitCharacters",
+            "UnfitPipe",
         ];
         let sources = files.map(|file| std::fs::read_to_string(folder.join(file)).expect("a source")).join("\n");
         // A literal may go on in the next line.

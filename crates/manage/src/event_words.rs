@@ -5,6 +5,7 @@ use crate::error_words::{Cause, Detail, ErrorSentence, Lacks, read, read_among};
 use crate::order_sentence::OrderSentence;
 use crate::plan_words::PlanSentence;
 use crate::result_words::ResultSentence;
+use crate::warning_words::WarningSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -23,6 +24,8 @@ pub enum EventSentence {
     Error(ErrorSentence),
     /// What an order has done.
     Result(ResultSentence),
+    /// A warning.
+    Warning(WarningSentence),
 }
 
 impl fmt::Display for EventSentence {
@@ -32,6 +35,7 @@ impl fmt::Display for EventSentence {
             Self::Service(said) => said.fmt(f),
             Self::Error(said) => said.fmt(f),
             Self::Result(said) => said.fmt(f),
+            Self::Warning(said) => said.fmt(f),
         }
     }
 }
@@ -39,6 +43,20 @@ impl fmt::Display for EventSentence {
 impl From<ServiceSentence> for EventSentence {
     fn from(said: ServiceSentence) -> Self {
         Self::Service(said)
+    }
+}
+
+/// A text as one sentence, also if no part of it has one.
+pub fn told_anyhow(text: String) -> EventSentence {
+    told_as_one(&text).unwrap_or_else(|| ServiceSentence::Several { outcome: text, ends: Ends(None) }.into())
+}
+
+/// The sentence of an event's text, if all of it has some.
+pub fn told_as_one(text: &str) -> Option<EventSentence> {
+    let mut ends = told(text)?;
+    match ends.len() {
+        1 => ends.pop(),
+        _ => Some(ServiceSentence::Several { outcome: text.to_owned(), ends: Ends(Some(ends)) }.into()),
     }
 }
 
@@ -139,6 +157,7 @@ sentences! {
         JobCancelled { job: u64, by: String, title: PlanSentence, outcome: String, ends: Ends } => "job {job} of {by}: {title} cancelled: {outcome}{ends}",
         JobFailed { job: u64, by: String, title: PlanSentence, outcome: String, ends: Ends } => "job {job} of {by}: {title} failed: {outcome}{ends}",
         JobCancelledBy { by: String } => "{by} cancelled it",
+        Several { outcome: String, ends: Ends } => "{outcome}{ends}",
         // How a job ended that the daemon did not outlive.
         JobCut {} => "the daemon ended before this job did: `status` shows how far it came, and a rebuild goes on by itself",
         JobCutWipe {} => "the daemon ended before this job did: some of the drives may keep their signatures: repeat the action",
@@ -181,7 +200,8 @@ fn one(text: &str) -> Option<EventSentence> {
         let texts = ServiceSentence::TEXTS.iter().copied().filter(|(code, _)| ["SweepsPaused", "SweepsResumed"].contains(code));
         read_among(texts, text).map(EventSentence::Service)
     };
-    result.or_else(paused).or_else(|| read(text).map(EventSentence::Error))
+    let warning = || read_among(WarningSentence::TEXTS.iter().copied(), text).map(EventSentence::Warning);
+    result.or_else(paused).or_else(warning).or_else(|| read(text).map(EventSentence::Error))
 }
 
 #[cfg(test)]
@@ -243,7 +263,7 @@ mod tests {
         let sources = sources.replace('\\', " ").split_whitespace().collect::<Vec<_>>().join(" ");
         let by_parts = ["Drive", "Drives", "NoSuper", "Writes", "MemberKeeps", "MembersKeep", "ConfigWasRead", "Caches", "Light"];
         // Their text is made of the sentence, or of two literals.
-        let is_made = |code: &str| ["DriveIsSanitized", "SweepIsHeld"].contains(&code) || code.starts_with("FirmwareAfter");
+        let is_made = |code: &str| ["DriveIsSanitized", "SweepIsHeld"].contains(&code) || code.starts_with("Firmware");
         let own =
             |code: &str| by_parts.iter().any(|part| code.starts_with(part)) && !code.starts_with("DriveIs") || is_made(code);
         let mut lacking = Vec::new();

@@ -3,8 +3,8 @@
 //! The rules by which a matter exists are here alone; the page only words them in the reader's language.
 
 use crate::alarm_words::AlarmSentence;
-use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, LeftAloneView, MemberView, Obstacle};
-use crate::error_words::{ErrorSentence, read};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView, Obstacle};
+use crate::error_words::{Dropped, DroppedMember, ErrorSentence, Words};
 use crate::view;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -301,37 +301,45 @@ impl Collector<'_> {
     fn push(&mut self, kind: MatterKind, mut drives: Vec<String>, what: String, means: &str, action: String, avoid: &str) {
         drives.dedup();
         let (array, is_bare) = (self.array.identity.name.clone(), self.array.redundancy.losses_survived == 0);
-        let (urgency, rank, reason) = (kind.urgency(is_bare), kind.rank(is_bare), self.reason(kind, &drives));
-        let said = match self.left_alone(kind, &drives) {
-            Some(left) => left.said.clone(),
-            None => reason.as_deref().and_then(read),
-        };
-        let said = said.map(ReasonSentence::Error);
+        let (urgency, rank) = (kind.urgency(is_bare), kind.rank(is_bare));
+        let (reason, said) = self.reason(kind, &drives).map(|words| (words.text, words.said)).unzip();
+        let said = said.flatten().map(ReasonSentence::Error);
         let (means, avoid) = (means.into(), avoid.into());
         self.matters.push(Matter { array, kind, urgency, what, means, action, avoid, drives, reason, said, rank });
     }
 
-    fn reason(&self, kind: MatterKind, drives: &[String]) -> Option<String> {
+    fn reason(&self, kind: MatterKind, drives: &[String]) -> Option<Words> {
+        let told = |text: &Option<String>| text.clone().map(Words::told);
         let failure = |path: &String| {
             // A drive that failed, came back and failed again is there twice: the last time counts.
             let of_path = self.array.parts.members.iter().rev().filter(|member| member.path == *path);
             let failure = of_path.filter_map(|member| member.failure.as_deref()).next()?;
-            Some((path.clone(), view::bare_reason(failure, path)))
+            let (reason, cause) = Words::told(view::bare_reason(failure, path)).parts();
+            Some(DroppedMember { drive: path.clone(), reason, cause })
         };
         match kind {
-            MatterKind::ReadOnly => self.array.condition.unreplayed.clone(),
-            MatterKind::SuperblockRefused => self.array.condition.superblock_refused.clone(),
-            MatterKind::LeftAlone => self.left_alone(kind, drives).map(|left| left.text.clone()),
+            MatterKind::ReadOnly => told(&self.array.condition.unreplayed),
+            MatterKind::SuperblockRefused => told(&self.array.condition.superblock_refused),
+            MatterKind::LeftAlone => {
+                let left = self.array.condition.left_alone.iter().find(|left| drives.contains(&left.path))?;
+                Some(Words { text: left.text.clone(), said: left.said.clone() })
+            }
             MatterKind::Silent => {
-                self.array.headline.split_once("; before that: ").map(|(_, before)| format!("before that: {before}"))
+                self.array.headline.split_once("; before that: ").map(|(_, before)| format!("before that: {before}").into())
             }
             MatterKind::Degraded | MatterKind::Rebuilding | MatterKind::Failed | MatterKind::Paused | MatterKind::Replaced => {
-                let failures: Vec<(String, String)> = drives.iter().filter_map(failure).collect();
-                match &failures[..] {
-                    [] => None,
+                let mut dropped: Vec<DroppedMember> = drives.iter().filter_map(failure).collect();
+                match dropped.len() {
+                    0 => None,
                     // The drive is named beside it.
-                    [(_, why)] => Some(why.clone()),
-                    _ => Some(failures.iter().map(|(path, why)| format!("{path}: {why}")).collect::<Vec<_>>().join("; ")),
+                    1 => dropped
+                        .pop()
+                        .map(|DroppedMember { reason, cause, .. }| Words { text: reason, said: cause.0.map(|said| *said) }),
+                    _ => {
+                        let has_words = dropped.iter().any(|member| member.cause.0.is_some());
+                        let said = ErrorSentence::MembersDropped { dropped: Dropped(dropped) };
+                        Some(Words { text: said.to_string(), said: has_words.then_some(said) })
+                    }
                 }
             }
             MatterKind::NotServed
@@ -340,12 +348,6 @@ impl Collector<'_> {
             | MatterKind::Mismatch
             | MatterKind::NoSpace => None,
         }
-    }
-
-    /// The drive that a matter of this kind is about.
-    fn left_alone(&self, kind: MatterKind, drives: &[String]) -> Option<&LeftAloneView> {
-        let mut all = self.array.condition.left_alone.iter().filter(|_| kind == MatterKind::LeftAlone);
-        all.find(|left| drives.contains(&left.path))
     }
 
     fn paths(&self, is_meant: impl Fn(&MemberView) -> bool) -> Vec<String> {
@@ -854,7 +856,15 @@ mod tests {
         let failed =
             matters(serde_json::json!({"/health": "failed", "/losses_survived": 0, "/missing_slots": [2], "/members": members}));
         assert_eq!((failed[0].kind, failed[0].drives.as_slice()), (MatterKind::Failed, &["/b".to_owned(), "/c".to_owned()][..]));
-        assert_eq!(failed[0].reason.as_deref(), Some("/b: gone; /c: bad"));
+        assert_eq!((failed[0].reason.as_deref(), &failed[0].said), (Some("/b: gone; /c: bad"), &None));
+        // Of several reasons each has its sentence, if one is known.
+        let cut = "it was cut short while in use, from 4096 to 0 bytes";
+        let members = [member(0, "/a", "failed", Some("failed on command")), member(1, "/b", "failed", Some(cut))];
+        let two = matters(serde_json::json!({"/health": "degraded", "/missing_slots": [0, 1], "/members": members}));
+        let Some(ReasonSentence::Error(ErrorSentence::MembersDropped { dropped })) = &two[0].said else { panic!("{two:?}") };
+        let causes: Vec<ErrorSentence> = dropped.0.iter().flat_map(|member| member.cause.0.as_deref().cloned()).collect();
+        assert_eq!(causes, [ErrorSentence::FailedOnCommand {}, ErrorSentence::CutShort { before_bytes: 4096, now_bytes: 0 }]);
+        assert_eq!(two[0].reason, Some(format!("/a: failed on command; /b: {cut}")));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::api::{
 };
 use crate::clock::now_ms;
 use crate::error_words::{ErrorSentence, Known, Used, Words, read};
-use crate::event_words::EventSentence;
+use crate::event_words::{EventSentence, told_as_one};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_array::{Event, Health, Level, LogStatus, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
@@ -14,7 +14,7 @@ use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
 use stria_drive::{DriveKind, Way, monotonic_now};
 use stria_format::md::uuid_text;
-use stria_host::{ArrayReport, DriveReport, MemberReport, Notice, NoticeKind, default_strip_sectors, short_name};
+use stria_host::{ArrayReport, DriveReport, HostSentence, MemberReport, Notice, NoticeKind, default_strip_sectors, short_name};
 use stria_terminal::size;
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
@@ -599,7 +599,24 @@ pub fn event(notice: &Notice) -> EventView {
 }
 
 fn notice_event(notice: &Notice, kind: &str) -> EventView {
-    said_event(short_name(&notice.array), kind, EventSentence::Host(notice.said.clone()))
+    let event = said_event(short_name(&notice.array), kind, EventSentence::Host(notice.said.clone()));
+    EventView { cause: cause_of(&notice.said), ..event }
+}
+
+/// The sentence of the reason in a sentence of an array, which the engine gives as text.
+fn cause_of(said: &HostSentence) -> Option<ErrorSentence> {
+    use HostSentence as Say;
+    let (Say::MemberDropped { reason, .. }
+    | Say::SpareDropped { reason, .. }
+    | Say::MemberGone { reason, .. }
+    | Say::SpareGone { reason, .. }
+    | Say::NoSpaceLeft { reason, .. }
+    | Say::SuperblockRefused { reason, .. }
+    | Say::SweepStopped { reason, .. }) = said
+    else {
+        return None;
+    };
+    read(reason)
 }
 
 /// True if an array or span has redundancy of its own, whatever its spans have.
@@ -658,16 +675,28 @@ pub fn cut(text: &str, bytes_max: usize) -> &str {
     &text[..end]
 }
 
-/// An event of the service itself.
+/// An event of the service itself, with its sentences if its text consists of some.
 pub fn plain_event(array: &str, kind: &str, text: String) -> EventView {
     let (array, kind) = (array.to_owned(), kind.to_owned());
-    EventView { sequence: 0, time_ms: now_ms(), array, kind, text, said: None, sweep: None, slot: None, mismatch_sectors: None }
+    let said = told_as_one(&text);
+    EventView {
+        sequence: 0,
+        time_ms: now_ms(),
+        array,
+        kind,
+        text,
+        said,
+        cause: None,
+        sweep: None,
+        slot: None,
+        mismatch_sectors: None,
+    }
 }
 
 /// The same with its sentence, if it has one.
 pub fn worded_event(array: &str, kind: &str, words: Words) -> EventView {
-    let said = words.said.map(EventSentence::Error);
-    EventView { said, ..plain_event(array, kind, words.text) }
+    let event = plain_event(array, kind, words.text);
+    EventView { said: words.said.map(EventSentence::Error).or(event.said.clone()), ..event }
 }
 
 /// The same with a sentence that programs can tell apart.
@@ -679,6 +708,20 @@ pub fn said_event(array: &str, kind: &str, said: impl Into<EventSentence>) -> Ev
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error_words::Cause;
+
+    /// The engine gives the reason as text, which was shown in English in every language.
+    #[test]
+    fn an_event_of_a_dropped_member_has_the_sentence_of_its_reason() {
+        let reason = "write failed: member /dev/a: write of 4 KiB at sector 8 failed: Input/output error (os error 5)";
+        let said = HostSentence::MemberDropped { drive: "/dev/a".into(), slot: 1, reason: reason.into() };
+        let cause = cause_of(&said).expect("it has one");
+        assert_eq!(cause.to_string(), reason);
+        let ErrorSentence::WriteFailed { cause: Cause(Some(of_member)), .. } = cause else { panic!("{cause:?}") };
+        let ErrorSentence::OfMember { cause: Cause(Some(write)), .. } = *of_member else { panic!("{of_member:?}") };
+        let (size, sector, reason) = ("4 KiB".into(), "8".into(), "Input/output error (os error 5)".into());
+        assert_eq!(*write, ErrorSentence::WriteOf { size, sector, reason });
+    }
 
     #[test]
     fn a_text_is_cut_between_characters() {

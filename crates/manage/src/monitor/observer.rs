@@ -136,7 +136,8 @@ impl Loss {
     fn of(event: &EventView) -> Self {
         let said = match &event.said {
             Some(EventSentence::Host(said)) => Some(said.clone()),
-            Some(EventSentence::Service(_) | EventSentence::Error(_) | EventSentence::Result(_)) | None => None,
+            Some(EventSentence::Service(_) | EventSentence::Error(_) | EventSentence::Result(_) | EventSentence::Warning(_))
+            | None => None,
         };
         Self { text: event.text.clone(), said }
     }
@@ -392,7 +393,10 @@ fn decide_causes(known: &mut Known, now: Instant, present: &[&MemberView], links
 /// The causes of members that were dropped or lost.
 fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], seen: &mut Seen) {
     let name = &view.identity.name;
-    let why = |member: Option<&MemberView>| Detail(member.and_then(|member| member.failure.clone()));
+    let why = |member: Option<&MemberView>| {
+        let said = member.and_then(|member| member.failure_said.clone());
+        (Detail(member.and_then(|member| member.failure.clone())), said.into())
+    };
     let mut links: BTreeMap<String, (Vec<&str>, bool)> = BTreeMap::new();
     let mut causes: Vec<(Condition, bool)> = Vec::new();
     for lost in &known.lost {
@@ -406,13 +410,13 @@ fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], se
             }
             Some(Cause::Own) => {
                 let event = if lost.was_spare { Event::FailSpare } else { Event::Fail };
-                let (drive, array, detail, then) = (path.clone(), name.clone(), why(member), then(view, ""));
+                let (drive, array, (detail, cause), then) = (path.clone(), name.clone(), why(member), then(view, ""));
                 // Lost: more than the level survives, so it still has the slot.
                 let said = match (lost.was_spare, member.is_some_and(is_lost)) {
-                    (false, false) => Say::AlarmMemberDropped { drive, array, detail, then },
-                    (false, true) => Say::AlarmMemberLost { drive, array, detail, then },
-                    (true, false) => Say::AlarmSpareDropped { drive, array, detail, then },
-                    (true, true) => Say::AlarmSpareLost { drive, array, detail, then },
+                    (false, false) => Say::AlarmMemberDropped { drive, array, detail, cause, then },
+                    (false, true) => Say::AlarmMemberLost { drive, array, detail, cause, then },
+                    (true, false) => Say::AlarmSpareDropped { drive, array, detail, cause, then },
+                    (true, true) => Say::AlarmSpareLost { drive, array, detail, cause, then },
                 };
                 causes.push((condition(event, name, Some(path), said), lost.is_anew));
             }
@@ -420,11 +424,13 @@ fn lost_members(known: &mut Known, view: &ArrayView, present: &[&MemberView], se
     }
     for (link, (paths, is_anew)) in links {
         let first = present.iter().copied().find(|member| member.path == paths[0]);
+        let (detail, cause) = why(first);
         let said = Say::AlarmLinkLost {
             drives: paths.into_iter().collect(),
             array: name.clone(),
             link: link.clone(),
-            detail: why(first),
+            detail,
+            cause,
             then: then(view, ""),
         };
         causes.push((condition(Event::Fail, name, Some(&link), said), is_anew));

@@ -5,6 +5,7 @@
 
 use super::types::{ArrayEntry, DriveMembership, DrivePage};
 use crate::api::MemberView;
+use crate::error_words::Words;
 use crate::keeper::is_mapped;
 use crate::monitor::DriveEntry;
 use crate::mounts::{mounted, users};
@@ -48,7 +49,7 @@ pub fn pages(paths: Vec<PathBuf>, arrays: &[ArrayEntry], health: &[DriveEntry], 
             (Some((array, member)), Some(found)) => of_failed(array, member, found, users(&path, &mounts)),
             (Some((array, member)), None) => of_member(array, member),
             (None, Some(Ok(examined))) => of_examined(&path, examined, users(&path, &mounts)),
-            (None, Some(Err(error))) => DrivePage { error: Some(error.to_string()), ..blank(&path) },
+            (None, Some(Err(error))) => unread(error, blank(&path)),
             (None, None) => blank(&path),
         };
         page.by_id = names.get(&path).cloned();
@@ -78,6 +79,7 @@ fn blank(path: &Path) -> DrivePage {
         free: false,
         pool: false,
         error: None,
+        error_said: None,
         health: None,
         health_read_at_s: None,
         health_error: None,
@@ -104,11 +106,17 @@ fn of_member(array: &ArrayEntry, member: &MemberView) -> DrivePage {
     }
 }
 
+/// A drive that cannot be read.
+fn unread(error: HostError, page: DrivePage) -> DrivePage {
+    let Words { text, said } = error.into();
+    DrivePage { error: Some(text), error_said: said, ..page }
+}
+
 /// What is at a failed member's path: the drive, as far as it can be read, or another one.
 fn of_failed(array: &ArrayEntry, member: &MemberView, found: Result<Examined, HostError>, users: Vec<String>) -> DrivePage {
     let page = of_member(array, member);
     match found {
-        Err(error) => DrivePage { error: Some(error.to_string()), ..page },
+        Err(error) => unread(error, page),
         Ok(examined) => {
             let now = of_examined(Path::new(&member.path), examined, users);
             // The serial number and the model are those of the drive that is there.

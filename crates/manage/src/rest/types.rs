@@ -338,6 +338,9 @@ pub struct DrivePage {
     pub pool: bool,
     /// Why it cannot be read.
     pub error: Option<String>,
+    /// The same for programs, if it has a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_said: Option<ErrorSentence>,
     /// What it reports of itself.
     pub health: Option<DriveHealth>,
     /// When it was asked, in seconds since 1970.

@@ -2,9 +2,11 @@
 
 use super::{Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, FirmwareActivation, FirmwareRequest, MemberView};
-use crate::error_words::{ErrorSentence, Words};
+use crate::error_words::{ErrorSentence, ErrorSentence as Say, Words};
+use crate::event_words::{Ends, EventSentence, told_anyhow};
 use crate::mounts::{mounted, users};
 use crate::progress::running;
+use crate::result_words::ResultSentence;
 use crate::view::{self, all_members, does_not_use};
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
@@ -14,7 +16,6 @@ use std::path::{Path, PathBuf};
 use std::sync::TryLockError;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
-use stria_block::shell_word;
 use stria_health::{Activation, Firmware};
 
 /// How long a drive may take to answer after a reset.
@@ -173,25 +174,32 @@ impl Service {
         let (path, shown) = (&request.path, request.path.display().to_string());
         let outcome = self.carry_out_update(&served, &view, request, &image, activate);
         let running = || match stria_health::firmware(path) {
-            Ok(found) => format!("{shown} runs firmware {} now", found.revision),
-            Err(error) => format!("it is unknown which firmware {shown} runs ({error})"),
+            Ok(found) => ResultSentence::FirmwareRunsStill { drive: shown.clone(), revision: found.revision },
+            Err(error) => ResultSentence::FirmwareUnknown { drive: shown.clone(), reason: error.to_string() },
         };
         let before = &firmware.revision;
-        let (message, went_well) = match outcome {
+        let done = match outcome {
             Ok(Updated::Stored(when)) => {
-                (format!("the firmware of {shown} is stored, and runs after {when}; {before} runs until then"), true)
+                Ok(format!("the firmware of {shown} is stored, and runs after {when}; {before} runs until then"))
             }
-            Ok(Updated::Runs(text)) => (format!("{}, after {before}{text}", running()), true),
+            Ok(Updated::Runs(text)) => Ok(format!("{}, after {before}{text}", running())),
             Err(Fault::Update(error)) => {
                 let (reason, cause) = Words::told(error).parts();
-                (ErrorSentence::FirmwareFailed { drive: shown.clone(), reason, cause }.to_string(), false)
+                Err(Say::FirmwareFailed { drive: shown, reason, cause })
             }
-            Err(Fault::NotActivated(why)) => (format!("the firmware of {shown} is stored, but {why}; {}", running()), false),
+            Err(Fault::NotActivated(faults)) => {
+                let ends = [faults, vec![EventSentence::Result(running())]].concat();
+                let outcome = ends.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+                Err(Say::FirmwareNotActivated { drive: shown, outcome, ends: Ends(Some(ends)) })
+            }
         };
-        self.events.push(view::plain_event(name, "firmware", message.clone()));
-        match went_well {
-            true => self.done(sequence, message),
-            false => Err(ApiError::new(ApiErrorKind::Failed, Words::told(message))),
+        self.events.push(match &done {
+            Ok(message) => view::plain_event(name, "firmware", message.clone()),
+            Err(said) => view::said_event(name, "firmware", said.clone()),
+        });
+        match done {
+            Ok(message) => self.done(sequence, message),
+            Err(said) => Err(ApiError::new(ApiErrorKind::Failed, said)),
         }
     }
 
@@ -237,23 +245,24 @@ enum Fault {
     /// The drive did not take the image, or did not say so.
     Update(String),
     /// The drive has the image, and did not come to run it as asked, or did not come back for it.
-    NotActivated(String),
+    NotActivated(Faults),
 }
+
+/// The steps that failed, and how the array is.
+type Faults = Vec<EventSentence>;
 
 /// The rest of an update once the image is committed. `reset`: takes the member through a reset, and says how; `Err`: which step
 /// failed, and how the array is.
 fn after_commit(
     stored: Activation,
     activate: FirmwareActivation,
-    reset: impl FnOnce() -> Result<String, String>,
+    reset: impl FnOnce() -> Result<String, Faults>,
 ) -> Result<Updated, Fault> {
     match (stored, activate) {
         (Activation::PowerCycle, _) => Ok(Updated::Stored("the next power cycle, as the drive asks for a reset that needs one")),
         (Activation::ControllerReset, FirmwareActivation::Later) => Ok(Updated::Stored("the next reset or power cycle")),
         (Activation::Running, _) => Ok(Updated::Runs(String::new())),
-        (Activation::ControllerReset, FirmwareActivation::Now) => Err(Fault::NotActivated(
-            "this image cannot be activated without a reset: repeat the command with --activate reset".into(),
-        )),
+        (Activation::ControllerReset, FirmwareActivation::Now) => Err(Fault::NotActivated(vec![Say::ImageNeedsReset {}.into()])),
         (Activation::ControllerReset, FirmwareActivation::Reset) => {
             reset().map(|text| Updated::Runs(format!("; {text}"))).map_err(Fault::NotActivated)
         }
@@ -263,64 +272,59 @@ fn after_commit(
 /// The steps of a reset. Each may fail; tests have a drive and an array of their own here.
 trait Steps {
     /// Holds sweeps: a spare would take the slot.
-    fn hold(&self) -> Result<(), String>;
+    fn hold(&self) -> Result<(), Words>;
     /// The member leaves the array.
-    fn leave(&self) -> Result<(), String>;
+    fn leave(&self) -> Result<(), Words>;
     /// Its controller is reset.
-    fn reset(&self) -> Result<(), String>;
+    fn reset(&self) -> Result<(), Words>;
     /// It can be read again.
-    fn answers(&self) -> Result<(), String>;
+    fn answers(&self) -> Result<(), Words>;
     /// It is a member again; says how.
-    fn come_back(&self) -> Result<String, String>;
+    fn come_back(&self) -> Result<String, Words>;
     /// Sweeps go on.
-    fn go_on(&self) -> Result<(), String>;
+    fn go_on(&self) -> Result<(), Words>;
 }
 
 /// Takes a member out of its array, resets it, and brings it back. Returns how it came back.
 ///
 /// # Errors
 /// The steps that failed, and the state of the array.
-fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, String> {
-    let held = steps.hold();
-    held.map_err(|error| {
-        format!("sweeps of \"{name}\" cannot be held ({error}), so {shown} was not reset and is still a member")
-    })?;
-    let outcome = match steps.leave() {
-        Err(error) => Err(format!("{shown} cannot leave array \"{name}\" ({error}), so it was not reset")),
-        Ok(()) => {
-            let reset = steps.reset().map_err(|error| format!("the reset of {shown} failed ({error})"));
-            // Whatever became of the reset, the member is to come back.
-            let answers = steps.answers().map_err(|error| format!("{shown} does not come back ({error})"));
-            let back = answers.and_then(|()| {
-                steps.come_back().map_err(|error| format!("{shown} answers, but cannot return to array \"{name}\" ({error})"))
-            });
-            match (reset, back) {
-                (Ok(()), Ok(text)) => Ok(text),
-                (Err(reset), Ok(_)) => Err(format!("{reset}; it is back in array \"{name}\"")),
-                (reset, Err(back)) => {
-                    let reset = reset.err().map_or_else(String::new, |reset| format!("{reset}, and "));
-                    Err(format!(
-                        "{reset}{back}: array \"{name}\" is DEGRADED; once the drive answers, `stria add {name_word} {drive_word}` brings it back",
-                        name_word = shell_word(name),
-                        drive_word = shell_word(shown)
-                    ))
-                }
-            }
+fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, Faults> {
+    let (array, drive) = (|| name.to_owned(), || shown.to_owned());
+    if let Err((reason, cause)) = steps.hold().map_err(Words::parts) {
+        return Err(vec![Say::ResetNeedsHold { array: array(), reason, cause, drive: drive() }.into()]);
+    }
+    let (mut faults, mut back): (Faults, _) = (Vec::new(), None);
+    if let Err((reason, cause)) = steps.leave().map_err(Words::parts) {
+        faults.push(Say::ResetNeedsLeave { drive: drive(), array: array(), reason, cause }.into());
+    } else {
+        if let Err((reason, cause)) = steps.reset().map_err(Words::parts) {
+            faults.push(Say::ResetFailed { drive: drive(), reason, cause }.into());
         }
-    };
-    let Err(error) = steps.go_on() else { return outcome };
-    let held =
-        format!("resync and rebuild are still held ({error}): `stria resume {word}` lets them go on", word = shell_word(name));
-    Err(match outcome {
-        Ok(text) => format!("{text}, and {held}"),
-        Err(fault) => format!("{fault}; {held}"),
-    })
+        // Whatever became of the reset, the member is to come back.
+        match steps.answers().map_err(Words::parts) {
+            Err((reason, cause)) => faults.push(Say::ResetNoAnswer { drive: drive(), reason, cause, array: array() }.into()),
+            Ok(()) => match steps.come_back().map_err(Words::parts) {
+                Err((reason, cause)) => faults.push(Say::ResetNoReturn { drive: drive(), array: array(), reason, cause }.into()),
+                Ok(_) if !faults.is_empty() => faults.push(Say::ResetIsBack { array: array() }.into()),
+                Ok(text) => back = Some(text),
+            },
+        }
+    }
+    if let Err((reason, cause)) = steps.go_on().map_err(Words::parts) {
+        faults.extend(back.take().map(told_anyhow));
+        faults.push(Say::SweepsStillHeld { reason, cause, array: array() }.into());
+    }
+    back.ok_or(faults)
 }
 
 /// The same of a spare, or of a member that has failed: the array does without it.
-fn reset_unused(steps: &impl Steps, shown: &str) -> Result<String, String> {
-    steps.reset().map_err(|error| format!("the reset of {shown} failed ({error})"))?;
-    steps.answers().map_err(|error| format!("{shown} does not come back from its reset ({error})"))?;
+fn reset_unused(steps: &impl Steps, shown: &str) -> Result<String, Faults> {
+    let drive = || shown.to_owned();
+    let failed = |(reason, cause)| vec![Say::ResetFailed { drive: drive(), reason, cause }.into()];
+    steps.reset().map_err(Words::parts).map_err(failed)?;
+    let silent = |(reason, cause)| vec![Say::ResetOfUnused { drive: drive(), reason, cause }.into()];
+    steps.answers().map_err(Words::parts).map_err(silent)?;
     Ok("its controller was reset".into())
 }
 
@@ -336,50 +340,50 @@ struct OfService<'a> {
 
 impl OfService<'_> {
     /// Sweeps that were paused by command stay so.
-    fn set_hold(&self, hold: bool) -> Result<(), String> {
+    fn set_hold(&self, hold: bool) -> Result<(), Words> {
         if self.was_paused {
             return Ok(());
         }
-        self.service.pause(&self.served.name, hold).map(drop).map_err(|error| error.message)
+        self.service.pause(&self.served.name, hold).map(drop).map_err(|error| error.words())
     }
 }
 
 impl Steps for OfService<'_> {
-    fn hold(&self) -> Result<(), String> {
+    fn hold(&self) -> Result<(), Words> {
         self.set_hold(true)
     }
 
-    fn leave(&self) -> Result<(), String> {
-        self.service.fail(&self.served.name, self.path.to_owned()).map(drop).map_err(|error| error.message)
+    fn leave(&self) -> Result<(), Words> {
+        self.service.fail(&self.served.name, self.path.to_owned()).map(drop).map_err(|error| error.words())
     }
 
-    fn reset(&self) -> Result<(), String> {
-        stria_health::reset(self.path).map_err(|error| error.to_string())
+    fn reset(&self) -> Result<(), Words> {
+        stria_health::reset(self.path).map_err(|error| Words::told(error.to_string()))
     }
 
-    fn answers(&self) -> Result<(), String> {
+    fn answers(&self) -> Result<(), Words> {
         wait_for(self.path)
     }
 
-    fn come_back(&self) -> Result<String, String> {
+    fn come_back(&self) -> Result<String, Words> {
         let request =
             AddRequest { path: self.path.to_owned(), span: None, force: false, confirmed: None, return_only: self.return_only };
-        self.service.add(&self.served.name, request).map(|done| done.message).map_err(|error| error.message)
+        self.service.add(&self.served.name, request).map(|done| done.message).map_err(|error| error.words())
     }
 
-    fn go_on(&self) -> Result<(), String> {
+    fn go_on(&self) -> Result<(), Words> {
         self.set_hold(false)
     }
 }
 
 /// Waits until a drive can be read again.
-fn wait_for(path: &Path) -> Result<(), String> {
+fn wait_for(path: &Path) -> Result<(), Words> {
     let end = Instant::now() + BACK_WITHIN;
     loop {
         let read = File::open(path).and_then(|mut drive| drive.read_exact(&mut [0; 4096]));
         match read {
             Ok(()) => return Ok(()),
-            Err(error) if Instant::now() > end => return Err(format!("{} does not come back: {error}", path.display())),
+            Err(error) if Instant::now() > end => return Err(error.to_string().into()),
             Err(_) => std::thread::sleep(Duration::from_millis(200)),
         }
     }

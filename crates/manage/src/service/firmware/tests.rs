@@ -99,31 +99,35 @@ struct Standin {
 }
 
 impl Standin {
-    fn step(&self, name: &'static str) -> Result<(), String> {
+    fn step(&self, name: &'static str) -> Result<(), Words> {
         self.done.borrow_mut().push(name);
-        if self.fails.contains(&name) { Err(format!("no {name}")) } else { Ok(()) }
+        if self.fails.contains(&name) { Err(format!("no {name}").into()) } else { Ok(()) }
     }
 }
 
 impl Steps for Standin {
-    fn hold(&self) -> Result<(), String> {
+    fn hold(&self) -> Result<(), Words> {
         self.step("hold")
     }
-    fn leave(&self) -> Result<(), String> {
+    fn leave(&self) -> Result<(), Words> {
         self.step("leave")
     }
-    fn reset(&self) -> Result<(), String> {
+    fn reset(&self) -> Result<(), Words> {
         self.step("reset")
     }
-    fn answers(&self) -> Result<(), String> {
+    fn answers(&self) -> Result<(), Words> {
         self.step("answers")
     }
-    fn come_back(&self) -> Result<String, String> {
+    fn come_back(&self) -> Result<String, Words> {
         self.step("come_back").map(|()| "it returned".into())
     }
-    fn go_on(&self) -> Result<(), String> {
+    fn go_on(&self) -> Result<(), Words> {
         self.step("go_on")
     }
+}
+
+fn joined(faults: Faults) -> String {
+    faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
 }
 
 /// Every failure of a reset once ended as a success that spoke of the next reset.
@@ -131,7 +135,7 @@ impl Steps for Standin {
 fn each_step_of_a_reset_that_fails_is_an_error_with_the_state_of_the_array() {
     let try_with = |fails: &[&'static str]| {
         let steps = Standin { fails: fails.to_vec(), ..Standin::default() };
-        let outcome = reset_member(&steps, "tank", "/dev/m1");
+        let outcome = reset_member(&steps, "tank", "/dev/m1").map_err(joined);
         (outcome, steps.done.into_inner())
     };
     let all = ["hold", "leave", "reset", "answers", "come_back", "go_on"];
@@ -146,8 +150,8 @@ fn each_step_of_a_reset_that_fails_is_an_error_with_the_state_of_the_array() {
             &["hold", "leave", "reset", "answers", "go_on"],
         ),
         (&["come_back"], &["cannot return to array \"tank\" (no come_back)", "DEGRADED"], &all),
-        (&["reset", "come_back"], &["failed (no reset), and", "cannot return", "DEGRADED"], &all),
-        (&["go_on"], &["it returned, and resync and rebuild are still held (no go_on)", "`stria resume tank`"], &all),
+        (&["reset", "come_back"], &["failed (no reset); ", "cannot return", "DEGRADED"], &all),
+        (&["go_on"], &["it returned; resync and rebuild are still held (no go_on)", "`stria resume tank`"], &all),
     ];
     for (fails, words, steps) in rows {
         let (outcome, done) = try_with(fails);
@@ -158,24 +162,23 @@ fn each_step_of_a_reset_that_fails_is_an_error_with_the_state_of_the_array() {
     }
     for step in ["reset", "answers"] {
         let steps = Standin { fails: vec![step], ..Standin::default() };
-        assert!(reset_unused(&steps, "/dev/m1").expect_err("an error").contains(&format!("no {step}")));
+        assert!(reset_unused(&steps, "/dev/m1").map_err(joined).expect_err("an error").contains(&format!("no {step}")));
     }
 }
 
 #[test]
 fn an_update_succeeds_only_if_the_firmware_runs_or_waits_as_it_was_asked_to() {
     use FirmwareActivation::{Later, Now, Reset};
-    let never = || -> Result<String, String> { panic!("no reset was asked for") };
+    let never = || -> Result<String, Faults> { panic!("no reset was asked for") };
     assert_eq!(after_commit(Activation::Running, Now, never), Ok(Updated::Runs(String::new())));
     for activate in [Now, Reset, Later] {
         assert!(matches!(after_commit(Activation::PowerCycle, activate, never), Ok(Updated::Stored(_))));
     }
     assert!(matches!(after_commit(Activation::ControllerReset, Later, never), Ok(Updated::Stored(_))));
     let fault = after_commit(Activation::ControllerReset, Now, never);
-    assert!(matches!(fault, Err(Fault::NotActivated(why)) if why.contains("--activate reset")));
-    let reset = |outcome: Result<&str, &str>| {
-        after_commit(Activation::ControllerReset, Reset, || outcome.map(str::to_owned).map_err(str::to_owned))
-    };
+    assert!(matches!(fault, Err(Fault::NotActivated(why)) if joined(why.clone()).contains("--activate reset")));
+    let reset = |outcome: Result<&str, Faults>| after_commit(Activation::ControllerReset, Reset, || outcome.map(str::to_owned));
     assert_eq!(reset(Ok("it returned")), Ok(Updated::Runs("; it returned".into())));
-    assert_eq!(reset(Err("it failed")), Err(Fault::NotActivated("it failed".into())));
+    let faults = vec![Say::ResetIsBack { array: "tank".into() }.into()];
+    assert_eq!(reset(Err(faults.clone())), Err(Fault::NotActivated(faults)));
 }
