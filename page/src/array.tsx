@@ -1,6 +1,6 @@
 // The list of arrays, and one array: what it does now beside what its members do, its members, its tasks, and its actions.
 import { useState } from "preact/hooks";
-import { drives_of, family, known_of, label } from "./cases.ts";
+import { drives_of, family, known_of, label, needs_reader } from "./cases.ts";
 import { ArraySettings } from "./change.tsx";
 import { Foreign } from "./foreign.tsx";
 import { bytes, count, decimal, duration, level_name, listed, micros, now, percent, rate, time } from "./format.ts";
@@ -79,7 +79,15 @@ export function Arrays() {
 
 export function ArrayPage({ name }: { name: string }) {
   const entry = array_of(name);
-  if (!entry) return <p>{t("no_such_array", { array: name })}</p>;
+  if (!entry)
+    return (
+      <>
+        <header class="page-head">
+          <h1>{name}</h1>
+        </header>
+        <p>{t("no_such_array", { array: name })}</p>
+      </>
+    );
   const { view } = entry;
   return (
     <>
@@ -159,9 +167,11 @@ function NotServed({ entry }: { entry: ArrayEntry }) {
 function Wrong({ array }: { array: string }) {
   const own = found.value.filter((one) => one.array === array && one.severity !== "notice");
   if (own.length === 0) return null;
+  // A rebuild needs nobody.
+  const waits = !own.some(needs_reader);
   return (
     <p class={`banner ${own[0]?.severity}`}>
-      <Sign name={own[0]?.severity ?? "critical"} /> <a href="#/">{t("wrong_here", { n: own.length })}</a>
+      <Sign name={own[0]?.severity ?? "critical"} /> <a href="#/">{waits ? t("rebuilding_here") : t("wrong_here", { n: own.filter(needs_reader).length })}</a>
     </p>
   );
 }
@@ -345,7 +355,7 @@ function Members({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
         .map((part) => (
           <div key={part.name}>
             {part.name !== array && <h3>{part.name}</h3>}
-            <MemberTable array={array} part={part} entry={entry} />
+            <MemberTable array={array} part={part} entry={entry} name={part.name === array ? t("members") : `${t("members")}: ${part.name}`} />
           </div>
         ))}
     </section>
@@ -362,10 +372,10 @@ const by_slot = (members: MemberView[]) => {
 /** The server asks drives every five minutes. */
 const OLD_MS = 11 * 60_000;
 
-function MemberTable({ array, part, entry }: { array: string; part: ArrayView; entry: ArrayEntry }) {
+function MemberTable({ array, part, entry, name }: { array: string; part: ArrayView; entry: ArrayEntry; name: string }) {
   const typical = median(part.members.flatMap((member) => member.read_latency?.median_us ?? []));
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-label={t("members")}>
+    <div class="scroll" tabIndex={0} role="region" aria-label={name}>
       <table class="stacks broad">
         <thead>
           <tr>

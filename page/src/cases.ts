@@ -25,6 +25,8 @@ export type Case = {
   drives: MemberView[];
   /** Which drives empty slots had last, where the array lists them no more. */
   last: LastDrive[];
+  /** The empty slots of which nothing is known. */
+  unknown: number[];
   todo: Say[];
   /** What to do instead where a free drive of the machine can take the place. */
   todo_with_free: Say[] | null;
@@ -115,10 +117,12 @@ export function cases(state: State, drops: Dropped[]): Case[] {
   return all;
 }
 
+/** True if the drive that failed in this slot is still a member. */
+const is_listed = (view: ArrayView, slot: number) => view.members.some((member) => member.role === "failed" && member.slot === slot);
+
 /** The daemon remembers drives that were in sync for a while. Those that failed sooner are in the events. */
 function last_drives(view: ArrayView, drops: Dropped[]): LastDrive[] {
-  const is_listed = (slot: number) => view.members.some((member) => member.role === "failed" && member.slot === slot);
-  return view.missing_slots.filter((slot) => !is_listed(slot)).flatMap((slot) => {
+  return view.missing_slots.filter((slot) => !is_listed(view, slot)).flatMap((slot) => {
     const known = view.last_drives?.find((last) => last.slot === slot);
     const drop = drops.findLast((drop) => drop.array === view.name && drop.slot === slot);
     const [path, at_ms] = [drop?.path ?? known?.path, drop?.at_ms ?? null];
@@ -146,15 +150,19 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
   const view = (entry?.view && family(entry.view).find((part) => part.name === matter.array)) ?? null;
   const members = entry?.view ? drives_of(entry.view) : [];
   const own = members.filter((member) => matter.drives.includes(member.path)).sort((a, b) => (a.slot ?? Infinity) - (b.slot ?? Infinity));
-  const last = view && LOSSES.has(String(matter.kind)) && known_of(view) === "present" ? last_drives(view, drops) : [];
+  const is_loss = view !== null && LOSSES.has(String(matter.kind)) && known_of(view) === "present";
+  const last = is_loss ? last_drives(view, drops) : [];
+  const unknown = is_loss ? view.missing_slots.filter((slot) => !is_listed(view, slot) && !last.some((one) => one.slot === slot)) : [];
   const marked = [...own, ...last];
   const mark = marked.length === 0 ? "other" : marked.every((one) => one.serial) ? "serial" : "name";
   const words = words_of(matter, view, entry, { home, mark });
   const left = view?.losses_survived ?? 0;
   const lost = Math.max(1, (view?.missing_slots.length ?? 0) + (view?.members.filter((member) => member.role === "rebuilding").length ?? 0));
-  const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, names: listed(marked.map(label)), below: below(matter.drives), size: to_buy(view ? least_bytes(view) : 0), left, lost, n: view?.mismatch_sectors ?? 0 };
+  const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, names: listed(marked.map(label)), marked: Math.max(1, marked.length), below: below(matter.drives), size: to_buy(view ? least_bytes(view) : 0), left, lost, n: view?.mismatch_sectors ?? 0 };
   const say = (key: Key): Say => ({ key, values });
   const [remedy = null] = matter.remedies;
+  // What is to be done needs an array that takes writes.
+  const first: Key | null = !words || !view ? null : remedy?.action === "set" ? "do_make_writable" : matter.kind === "degraded" && view.read_only && !remedy ? "do_writable_first" : null;
   return {
     id: `${matter.array} ${matter.kind} ${matter.drives[0] ?? index}`,
     kind: String(matter.kind),
@@ -166,8 +174,9 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
     view,
     drives: own,
     last,
-    todo: words ? words.todo.map(say) : [{ text: matter.action }],
-    todo_with_free: words?.todo_with_free?.map(say) ?? null,
+    unknown,
+    todo: first ? [say(first)] : words ? words.todo.map(say) : [{ text: matter.action }],
+    todo_with_free: first ? null : (words?.todo_with_free?.map(say) ?? null),
     avoid: words ? words.avoid.map(say) : [{ text: matter.avoid }],
     remedy,
     reason: words && matter.reason ? named(matter.reason, members) : null,

@@ -417,14 +417,14 @@ export const catalogue = of({
 
   // Cases: what to do
   do_look_serial: [
-    "Find {lost|the drive by its serial number, and take it out|the drives by their serial numbers, and take them out}.",
-    "{lost|Das Laufwerk an der Seriennummer|Die Laufwerke an den Seriennummern} erkennen und herausnehmen.",
-    "Найдите {lost|накопитель по серийному номеру и извлеките его|накопители по серийным номерам и извлеките их|накопители по серийным номерам и извлеките их}.",
+    "Find {marked|the drive by its serial number, and take it out|the drives by their serial numbers, and take them out}.",
+    "{marked|Das Laufwerk an der Seriennummer|Die Laufwerke an den Seriennummern} erkennen und herausnehmen.",
+    "Найдите {marked|накопитель по серийному номеру и извлеките его|накопители по серийным номерам и извлеките их|накопители по серийным номерам и извлеките их}.",
   ],
   do_look_name: [
-    "Find {names} by {lost|its path, and take it out|their paths, and take them out}.",
-    "{names} am Pfad erkennen und {lost|es|sie} herausnehmen.",
-    "Найдите {names} по пути и извлеките {lost|его|их|их}.",
+    "Find {names} by {marked|its path, and take it out|their paths, and take them out}.",
+    "{names} am Pfad erkennen und {marked|es|sie} herausnehmen.",
+    "Найдите {names} по пути и извлеките {marked|его|их|их}.",
   ],
   do_look_other: [
     "Find {lost|the drive that is|the drives that are} none of those shown, and take {lost|it|them} out.",
@@ -435,6 +435,16 @@ export const catalogue = of({
     "{lost|Put it in again if it was only loose, else a new one|Put each in again if it was only loose, else a new one for each,} of at least {size}.",
     "{lost|Es wieder einsetzen, wenn es nur lose war, sonst ein neues|Jedes wieder einsetzen, das nur lose war, sonst ein neues} mit mindestens {size}.",
     "{lost|Вставьте его снова, если он лишь отошёл, иначе новый|Вставьте снова те, что лишь отошли, вместо остальных – новые|Вставьте снова те, что лишь отошли, вместо остальных – новые} объёмом от {size}.",
+  ],
+  do_make_writable: [
+    "It is set to read-only, so nothing of it can be changed. Press the button: it takes writes again, then the next step is shown here.",
+    "Er ist auf „nur lesbar“ gestellt, daher lässt sich nichts an ihm ändern. Den Knopf drücken: er nimmt wieder Schreibzugriffe an, danach steht hier der nächste Schritt.",
+    "Для него задано «только чтение», поэтому изменить ничего нельзя. Нажмите кнопку: запись будет разрешена, и здесь появится следующий шаг.",
+  ],
+  do_writable_first: [
+    "It takes no writes since the last crash, so no drive can join it: its other matter says what to do first.",
+    "Er nimmt seit dem letzten Absturz keine Schreibzugriffe an, daher kann kein Laufwerk dazukommen: sein anderer Vorfall sagt, was zuerst zu tun ist.",
+    "После последнего сбоя запись невозможна, поэтому накопитель добавить нельзя: что сделать сначала, сказано в другой его проблеме.",
   ],
   do_plan: ["Press the button.", "Den Knopf drücken.", "Нажмите кнопку."],
   do_plan_free: [
@@ -451,9 +461,9 @@ export const catalogue = of({
   do_spare_free: ["{free} is free and fits: press the button.", "{free} ist frei und passt: den Knopf drücken.", "{free} свободен и подходит: нажмите кнопку."],
   do_pull_after: ["Afterwards pull {drive}: {where}.", "Danach {drive} herausnehmen: {where}.", "После этого извлеките {drive}: {where}."],
   do_leave_failed: [
-    "Leave the failed {lost|drive|drives} in until the array is complete.",
-    "{lost|Das ausgefallene Laufwerk|Die ausgefallenen Laufwerke} stecken lassen, bis der Verbund vollständig ist.",
-    "Не извлекайте {lost|отказавший накопитель|отказавшие накопители|отказавшие накопители}, пока массив не восстановлен.",
+    "Leave the failed {marked|drive|drives} in until the array is complete.",
+    "{marked|Das ausgefallene Laufwerk|Die ausgefallenen Laufwerke} stecken lassen, bis der Verbund vollständig ist.",
+    "Не извлекайте {marked|отказавший накопитель|отказавшие накопители|отказавшие накопители}, пока массив не восстановлен.",
   ],
   do_fill_other: [
     "The rebuild that runs fills another slot: this gap needs a drive of its own.",
@@ -741,6 +751,7 @@ export const catalogue = of({
   not_served: ["not served", "nicht in Betrieb", "не обслуживается"],
   no_such_array: ["There is no array {array} here.", "Hier gibt es keinen Verbund {array}.", "Массива {array} здесь нет."],
   drives_here: ["Its drives that are here: {drives}", "Seine Laufwerke, die da sind: {drives}", "Его накопители здесь: {drives}"],
+  rebuilding_here: ["It is being rebuilt: until when, and what not to do now", "Er wird wiederhergestellt: bis wann, und was jetzt nicht zu tun ist", "Он восстанавливается: до какого времени и чего сейчас не делать"],
   wrong_here: ["{n} {n|matter needs|matters need} you: what, and what to do", "{n} {n|Vorfall erfordert|Vorfälle erfordern} Ihr Eingreifen: was, und was zu tun ist", "{n} {n|проблема требует|проблемы требуют|проблем требуют} внимания: что случилось и что делать"],
   now_title: ["What it does now", "Auslastung jetzt", "Текущая работа"],
   reads: ["Reads", "Lesen", "Чтение"],
@@ -970,6 +981,17 @@ export const catalogue = of({
   do_it: ["Do it", "Ausführen", "Выполнить"],
   job_done: ["Done at {time}, after {took}.", "Fertig um {time}, nach {took}.", "Завершено в {time}, за {took}."],
   job_failed: ["It failed:", "Es ist gescheitert:", "Не удалось:"],
+  job_was_cut: ["interrupted", "unterbrochen", "прервано"],
+  job_cut_on: [
+    "The server was restarted meanwhile. The rebuild goes on by itself.",
+    "Der Server wurde inzwischen neu gestartet. Die Wiederherstellung geht von selbst weiter.",
+    "Сервер за это время перезапустился. Восстановление продолжается само.",
+  ],
+  job_cut_done: [
+    "The server was restarted meanwhile. The rebuild went on by itself, and {drive} is in sync.",
+    "Der Server wurde inzwischen neu gestartet. Die Wiederherstellung ging von selbst weiter, und {drive} ist synchron.",
+    "Сервер за это время перезапустился. Восстановление продолжилось само, {drive} синхронен.",
+  ],
   job_has_failed: ["failed", "gescheitert", "неудача"],
   job_was_cancelled: ["cancelled", "abgebrochen", "отменено"],
   job_failed_next: ["Close this window: the first screen says what to do now.", "Fenster schließen: die erste Seite sagt, was jetzt zu tun ist.", "Закройте окно: первый экран покажет, что делать дальше."],

@@ -3862,8 +3862,12 @@ export interface components {
             /** @constant */
             code: "firmware-not-activated";
             values: {
+                advice: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ResultSentence"] | null;
+                /** @description The sentences of the text before it, which lists them; null: one of them has text alone. It adds nothing to the English. */
+                causes: components["schemas"]["ErrorSentence"][] | null;
                 drive: string;
-                ends: components["schemas"]["Ends"];
                 outcome: string;
             };
         } | {
@@ -5161,6 +5165,8 @@ export interface components {
         };
         /** @description A sentence about what was done. */
         Message: {
+            /** @description The same for programs; null: it has text alone. */
+            ends: components["schemas"]["EventSentence"][] | null;
             /** @description The sentence. */
             message: string;
         };

@@ -3,11 +3,11 @@ import { computed } from "@preact/signals";
 import { type Case, type LastDrive, cases, drives_of, family, free_drive, free_of, known_of, label, least_bytes, named, spares_of, steps_of, to_buy } from "./cases.ts";
 import { bytes, duration, listed, now, percent, rate, time } from "./format.ts";
 import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
-import { Act, Ago, AsOf, Bays, Pill, Progress, Say, Sign, Spark, Told, When, is_silent, place_of, role_of, trouble_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
-import { CancelJob, action_word, JobText, open_plan } from "./plan.tsx";
+import { Act, Ago, AsOf, Bays, Pill, channel_word, Progress, Say, Sign, Spark, Told, When, is_silent, place_of, role_of, trouble_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
+import { CancelJob, action_word, JobText, open_plan, outlived } from "./plan.tsx";
 import { Said, by_words, worded } from "./said.tsx";
 import type { ArrayEntry, ArrayView, Job, MemberView, Scrubs, Task } from "./types.ts";
-import { type Key, t } from "./words.ts";
+import { t } from "./words.ts";
 
 export const found = computed<Case[]>(() => (state.value ? cases(state.value, drops.value) : []));
 
@@ -211,7 +211,7 @@ function CaseBody({ one }: { one: Case }) {
             {one.last.map((last) => (
               <Last key={last.slot} last={last} />
             ))}
-            {is_present && one.drives.length === 0 && one.last.length < view.missing_slots.length && <Unknown one={one} />}
+            {is_present && one.drives.length === 0 && <Unknown one={one} />}
             {!FOLDS_REASON.has(one.kind) && <Why one={one} />}
           </section>
         )}
@@ -274,7 +274,7 @@ function Why({ one }: { one: Case }) {
   const words = worded(one.said);
   return (
     <p class="reason">
-      <span class="soft">{t("reason")}</span> {health_reason(one) ?? (words ? <Told text={named(words, one.drives)} /> : <Said text={one.reason} said={null} />)}
+      <span class="soft">{t("reason")}</span> {health_reason(one) ?? (words ? <Told text={named(words, one.view ? drives_of(one.view) : one.drives)} /> : <Said text={one.reason} said={null} />)}
     </p>
   );
 }
@@ -435,7 +435,8 @@ function Last({ last }: { last: LastDrive }) {
 /** After a restart nothing is known of a lost drive but its slot: then the drives that work show which one it is not. */
 function Unknown({ one }: { one: Case }) {
   const working = one.view ? drives_of(one.view).filter((member) => role_of(member) !== "failed" && role_of(member) !== "lost") : [];
-  const slots = (one.view?.missing_slots ?? []).filter((slot) => !one.last.some((last) => last.slot === slot));
+  const slots = one.unknown;
+  if (slots.length === 0) return null;
   return (
     <>
       <p>{t("lost_unknown", { slots: slots.join(", "), n: slots.length })}</p>
@@ -451,13 +452,14 @@ function Unknown({ one }: { one: Case }) {
 }
 
 export function JobLine({ job }: { job: Job }) {
+  const after = outlived(job);
   return (
     <div class="job">
       <p>
-        {job.state === "failed" && <Pill state="critical">{t("job_has_failed")}</Pill>} {job.state === "cancelled" && <Pill state="notice">{t("job_was_cancelled")}</Pill>} <Said text={job.title} said={job.said} />
+        {job.state === "failed" && (after ? <Pill state="notice">{t("job_was_cut")}</Pill> : <Pill state="critical">{t("job_has_failed")}</Pill>)} {job.state === "cancelled" && <Pill state="notice">{t("job_was_cancelled")}</Pill>} <Said text={job.title} said={job.said} />
       </p>
       <p class="soft">
-        {t("job_by", { name: by_words(job.by), time: time(here(job.started_ms)) })} <JobText job={job} />
+        {t("job_by", { name: by_words(job.by), time: time(here(job.started_ms)) })} {after ? after.text : <JobText job={job} />}
       </p>
       {job.task && job.state === "running" && <Progress task={job.task} />}
       <CancelJob job={job} />
@@ -480,12 +482,10 @@ function Reasons({ served }: { served: ArrayEntry[] }) {
   );
 }
 
-const CHANNELS: Record<string, Key> = { mail: "channel_mail", webhook: "channel_webhook", program: "channel_program", console: "channel_console" };
-
 /** Who learns of a fault while this page is not looked at. */
 function ToldBy() {
   const told_by = state.value?.summary.told_by ?? [];
-  const names = told_by.map((name) => (CHANNELS[name] ? t(CHANNELS[name]) : name)).join(", ");
+  const names = told_by.map(channel_word).join(", ");
   return (
     <ul class="ticks">
       {told_by.length > 0 && (

@@ -46,6 +46,10 @@ export function Told({ text }: { text: string }) {
   return <>{parts.map((part, index) => (index % 2 === 1 ? <code class="mono">{part}</code> : part))}</>;
 }
 
+const CHANNELS: Record<string, Key> = { mail: "channel_mail", webhook: "channel_webhook", program: "channel_program", console: "channel_console" };
+/** A channel of alarms. */
+export const channel_word = (name: string) => (CHANNELS[name] ? t(CHANNELS[name]) : name);
+
 export const severity_word: Record<Severity, Key> = { critical: "critical", warning: "warning", notice: "notice" };
 
 /** `ms`: by the server's clock, as in `Ago`. The reader's own clock is the one that he compares with. */

@@ -7,7 +7,7 @@ import { array_of, drives, drives_fault, drops, here, inside, job_of, logins, lo
 import { type Fault, Act, NoDrives, Progress, Refused, Sign, Told, Window, is_closed, may, useAwaited, useFocus, where_is } from "./parts.tsx";
 import { Said, all_worded, worded } from "./said.tsx";
 import * as server from "./server.ts";
-import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer, PlanTime } from "./types.ts";
+import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer, PlanTime, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
 /**
@@ -426,6 +426,22 @@ const Warnings = ({ plan }: { plan: Plan }) =>
     </ul>
   );
 
+/**
+ * What has become of a job that fills a drive, and that its daemon did not outlive: the array goes on with that by itself. null: it is no such
+ * job, or the drive is not being filled.
+ */
+export function outlived({ state, action, ends }: Job): { text: string; task: Task | null; is_done: boolean } | null {
+  if (state !== "failed" || !ends?.some(({ code }) => code === "job-cut")) return null;
+  if (action.action !== "add" && action.action !== "replace") return null;
+  const path = action.action === "add" ? action.drive : action.new;
+  const entry = array_of(action.array);
+  const role = entry?.view && drives_of(entry.view).find((member) => member.path === path)?.role;
+  if (!entry || (role !== "in sync" && role !== "rebuilding" && role !== "replacing")) return null;
+  const is_done = role === "in sync";
+  const task = is_done ? null : (entry.tasks.find((one) => one.kind === "rebuild") ?? null);
+  return { text: is_done ? t("job_cut_done", { drive: label({ path }) }) : t("job_cut_on"), task, is_done };
+}
+
 const MAY_CLOSE: Record<Home, Key> = { go: "may_close", untold: "may_close_untold", stay: "may_close_not" };
 
 /** What the reader may do while the job runs. It may wait itself: while the sweeps of its array are paused. */
@@ -437,6 +453,8 @@ function may_close({ action, task }: Job): Key {
 
 function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onClose: () => void }) {
   const live = job_of(job.id) ?? job;
+  const after = outlived(live);
+  const task = after?.task ?? (live.state === "running" ? live.task : null);
   // The first screen shows a removed drive no more, and somebody still has to find it.
   const removed = is_failed && live.action.action === "remove" ? live.action.drive : null;
   const drive = drives.value?.find((one) => one.path === removed);
@@ -454,21 +472,26 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
             <Sign name="notice" /> {t("job_cancelled")}
           </p>
         )}
-        {live.state === "failed" && (
+        {after && (
+          <p class={after.is_done ? "good" : ""}>
+            <Sign name={after.is_done ? "good" : "notice"} /> {after.text}
+          </p>
+        )}
+        {live.state === "failed" && !after && (
           <p class="bad">
             <Sign name="critical" /> {t("job_failed")}
           </p>
         )}
       </div>
-      {job_text(live) !== "" && !(live.state === "running" && live.task) && (
+      {job_text(live) !== "" && !after && !task && (
         <p>
           <JobText job={live} />
         </p>
       )}
-      {live.state === "failed" && (state.value?.summary.matters.length ?? 0) > 0 && <p>{t("job_failed_next")}</p>}
+      {live.state === "failed" && !after && (state.value?.summary.matters.length ?? 0) > 0 && <p>{t("job_failed_next")}</p>}
       {live.state === "done" && removed !== null && <p class="notable">{t("now_take_out", { drive: label({ path: removed }), where: where_is(removed, drive) })}</p>}
-      {live.state === "running" && live.task && <Progress task={live.task} />}
-      {live.state === "running" && <p class="soft">{t(may_close(live))}</p>}
+      {task && <Progress task={task} />}
+      {(live.state === "running" || task) && <p class="soft">{t(may_close(live))}</p>}
       <CancelJob job={live} />
       <div class="buttons">
         <button type="button" class={live.state === "running" ? "" : "primary"} onClick={onClose}>

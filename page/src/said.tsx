@@ -1,7 +1,7 @@
 // The server's sentences in the reader's language. Each comes with a code and values; a code that this page does not know, and a cause that an
 // operating system or a drive gave, stand in the server's English.
 import { bytes, duration, listed, micros } from "./format.ts";
-import { Told, role_word, sweep_word } from "./parts.tsx";
+import { Told, channel_word, role_word, sweep_word } from "./parts.tsx";
 import { alarms, parts, sentences } from "./sentences.ts";
 import type { Spoken } from "./types.ts";
 import { type Values, fill, language, t } from "./words.ts";
@@ -106,7 +106,7 @@ const SPECIAL: Record<string, (value: never, others: Others) => string> = {
   length: (value: number | null) => (value === null ? part("whole_length") : bytes(value)),
   status: String,
   wrong: (value: Wrong) => listed(value.map(({ drive, sectors }) => `${drive} (${sectors})`)),
-  channels: (value: string[]) => (value.length === 0 ? part("no_channel") : part("by_channels", { names: value.join(", ") })),
+  channels: (value: string[]) => (value.length === 0 ? part("no_channel") : part("by_channels", { names: value.map(channel_word).join(", ") })),
   component: (value: string | null) => (value === null ? "" : ` (${value})`),
   detail: (value: string | null, others: Others) => (value === null ? "" : `: ${caused(value, others)}`),
   reason: caused,

@@ -460,7 +460,7 @@ export const sentences: { readonly [C in Spoken["code"]]: Words } = {
   "firmware-runs-still": ["auf {drive} läuft jetzt Firmware {revision}", "на {drive} сейчас работает прошивка {revision}"],
   "firmware-unknown": ["welche Firmware auf {drive} läuft, ist unbekannt ({reason})", "какая прошивка работает на {drive}, неизвестно ({reason})"],
   "controller-was-reset": ["sein Controller wurde zurückgesetzt", "его контроллер был сброшен"],
-  "firmware-not-activated": ["die Firmware von {drive} ist gespeichert, aber {outcome}", "прошивка {drive} сохранена, но {outcome}"],
+  "firmware-not-activated": ["die Firmware von {drive} ist gespeichert, aber {advice}; {outcome}", "прошивка {drive} сохранена, но {advice}; {outcome}"],
   "image-needs-reset": ["diese Firmware läuft nicht ohne Reset: den Befehl mit --activate reset wiederholen", "эта прошивка не работает без сброса: повторите команду с --activate reset"],
   "reset-needs-hold": ["Abgleich und Wiederherstellung von „{array}“ lassen sich nicht anhalten ({reason}); daher wurde {drive} nicht zurückgesetzt und bleibt Mitglied", "синхронизацию и восстановление «{array}» не удалось приостановить ({reason}), поэтому {drive} не сброшен и остаётся в массиве"],
   "reset-needs-leave": ["{drive} kann Verbund „{array}“ nicht verlassen ({reason}) und wurde daher nicht zurückgesetzt", "{drive} не может выйти из массива «{array}» ({reason}), поэтому он не сброшен"],

@@ -6,9 +6,9 @@ import { Untold, found } from "./first.tsx";
 import { type Fault, Act, Ago, Pill, Refused, Sign, may, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
-import type { AlarmSettings, ConfigVerdict, Outcome, RoutineSettings } from "./types.ts";
+import type { AlarmSettings, ConfigVerdict, Message, Outcome, RoutineSettings } from "./types.ts";
 import { is_cockpit } from "./way.ts";
-import { Said, alarm_word, worded } from "./said.tsx";
+import { Said, alarm_word, all_worded, worded } from "./said.tsx";
 import { type Key, LANGUAGES, type Language, chosen, language, remember, t } from "./words.ts";
 
 export function Alarms() {
@@ -85,16 +85,22 @@ export function Alarms() {
   );
 }
 
+/** What the server says of an order that is done. */
+function Answered({ of }: { of: Message }) {
+  const words = all_worded(of.ends);
+  return <span lang={words === null ? "en" : undefined}>{words ?? of.message}</span>;
+}
+
 /** Saves a form, and keeps what the server said. `reload` brings what is stored then. */
-function useSaving(send: (() => Promise<{ message: string }>) | null, reload: () => void) {
-  const [said, set_said] = useState("");
+function useSaving(send: (() => Promise<Message>) | null, reload: () => void) {
+  const [said, set_said] = useState<Message | null>(null);
   const [fault, set_fault] = useState<Fault | null>(null);
   const save = async () => {
     if (!send) return;
     set_fault(null);
-    set_said("");
+    set_said(null);
     try {
-      set_said((await send()).message);
+      set_said(await send());
       reload();
     } catch (reason) {
       set_fault(reason as Fault);
@@ -114,9 +120,7 @@ function Save({ saving, unchanged }: { saving: ReturnType<typeof useSaving>; unc
           {t("save")}
         </Act>
       </div>
-      <p role="status" lang="en">
-        {saving.said}
-      </p>
+      <p role="status">{saving.said && <Answered of={saving.said} />}</p>
       <Refused error={saving.fault} />
     </>
   );
@@ -377,7 +381,7 @@ function Configuration() {
   const [text, set_text] = useState("");
   const [verdict, set_verdict] = useState<ConfigVerdict | null>(null);
   const [is_refused, set_refused] = useState(false);
-  const [said, set_said] = useState("");
+  const [said, set_said] = useState<Message | null>(null);
   const [fault, set_fault] = useState<Fault | null>(null);
   /** The file's text on which the reader's edit is based. */
   const [base, set_base] = useState("");
@@ -394,7 +398,7 @@ function Configuration() {
     set_fault(null);
     set_verdict(null);
     set_refused(false);
-    set_said("");
+    set_said(null);
     try {
       await work();
     } catch (reason) {
@@ -404,7 +408,7 @@ function Configuration() {
   const content = { text, tag: value?.tag ?? "" };
   const save = async () => {
     try {
-      set_said((await server.save_config(content)).message);
+      set_said(await server.save_config(content));
       reload();
     } catch (reason) {
       // Line by line, as a check shows them.
@@ -461,7 +465,7 @@ function Configuration() {
                   <Sign name={verdict.good ? "good" : "critical"} /> <span lang="en">{verdict.text}</span>
                 </p>
               ))}
-            {said && <p lang="en">{said}</p>}
+            {said && <p><Answered of={said} /></p>}
           </div>
           <Refused error={fault} />
           {fault?.status === 409 && (

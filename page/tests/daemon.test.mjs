@@ -519,6 +519,57 @@ test("a daemon that crashes is named with the time since, and its state is the p
   });
 });
 
+test("a read-only array that has lost a drive takes writes first, then the drive: each step by the button of the first screen", async () => {
+  let drives;
+  const prepare = (machine) => {
+    drives = [0, 1, 2].map((index) => machine.image(`drive-${index}.img`));
+    machine.image("new.img");
+    machine.array("tank", "5", drives);
+  };
+  await on(prepare, 1, async (machine, page) => {
+    machine.stria("set", "tank", "--read-only", "on");
+    machine.lose(drives[1]);
+    await headline(page, "Array tank has lost a drive. All data is there, but one more failure loses it.");
+    await page.getByText("It is set to read-only, so nothing of it can be changed.").waitFor();
+    await press(page, "Change the settings: show the plan");
+    await press(page, "Do it");
+    await followed(page);
+    await closed(page);
+    await press(page, "Add new.img: show the plan");
+    await press(page, "Do it");
+    await followed(page);
+    await closed(page);
+    assert.equal(machine.status("tank").health, "optimal");
+  });
+});
+
+test("a rebuild that its daemon does not outlive is followed to its end after the restart, and is not said to have failed", async () => {
+  let drives;
+  const prepare = (machine) => {
+    drives = [0, 1, 2].map((index) => machine.image(`drive-${index}.img`));
+    machine.image("new.img");
+    machine.array("tank", "5", drives);
+  };
+  await on(prepare, 1, async (machine, page) => {
+    machine.stria("speed", "tank", "--max", "1M");
+    machine.lose(drives[1]);
+    await press(page, "Add new.img: show the plan");
+    await press(page, "Do it");
+    await dialog(page).getByRole("progressbar", { name: "Rebuild" }).waitFor();
+    await machine.end("SIGKILL");
+    await dialog(page).getByText("No answer since").waitFor();
+    await machine.start();
+    await dialog(page).getByText("The server was restarted meanwhile. The rebuild goes on by itself.").waitFor();
+    await dialog(page).getByRole("progressbar", { name: "Rebuild" }).waitFor();
+    assert.equal(await dialog(page).getByText("It failed").count(), 0);
+    machine.stria("speed", "tank", "--max", "1G");
+    await dialog(page).getByText("The rebuild went on by itself, and new.img is in sync.").waitFor();
+    await closed(page);
+    await page.getByRole("link", { name: "Activity" }).click();
+    await page.locator(".job", { hasText: "interrupted" }).waitFor();
+  });
+});
+
 test("24 drives in four arrays stand on one screen, and nothing sticks out", async () => {
   const prepare = (machine) => {
     for (const [index, name] of ["tank", "lake", "pond", "well"].entries()) {

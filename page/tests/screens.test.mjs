@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, test } from "node:test";
 import { axe, browser, open, sticking_out } from "./browser.mjs";
-import { SCENES, drive, matter, mock } from "./mock.mjs";
+import { SCENES, drive, matter, member, mock, view } from "./mock.mjs";
 import { visit } from "./paint.mjs";
 import { bad_day } from "./words.mjs";
 
@@ -892,6 +892,89 @@ test("a drive that hangs, or has no space, is not drawn as one that works", asyn
     assert.equal(await page.locator(".bay", { hasText: "no space" }).count(), 3);
     await page.getByText("3 drives have no space for writes", { exact: true }).waitFor();
     assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+  });
+});
+
+test("no word of the menu is broken on a narrow phone, in any language, and each screen of it is known by its bar", async () => {
+  for (const locale of ["en-GB", "de-DE", "ru-RU"]) {
+    const look = async (page) => {
+      for (const link of await page.locator("nav a").all()) {
+        await link.click();
+        await page.locator("nav a[aria-current]").waitFor();
+        // A word breaks at a soft hyphen alone.
+        const broken = await page.locator("nav a > span:not(.count):not(.hidden)").evaluateAll((all) => all.filter((one) => one.scrollWidth > one.clientWidth + 1 || (!one.textContent.includes("\u00ad") && one.getBoundingClientRect().height > 1.9 * parseFloat(getComputedStyle(one).fontSize))).map((one) => one.textContent));
+        assert.deepEqual(broken, [], locale);
+      }
+    };
+    await on("well", look, { locale, viewport: { width: 360, height: 740 } });
+  }
+});
+
+test("a place whose array is not known has a heading, and the tables of two spans have names of their own", async () => {
+  SCENES.spans = () => {
+    const scene = SCENES.well();
+    const [tank] = scene.arrays;
+    const span = (name, from) => view(name, "5", [0, 1, 2].map((slot) => member(slot, { path: `/dev/nvme${from + slot}n1` })));
+    const above = [0, 1].map((slot) => member(slot, { path: `tank-span${slot}`, direct: null, model: null, serial: null }));
+    Object.assign(tank.view, { level: "50", members: above, spans: [span("tank-span0", 0), span("tank-span1", 3)] });
+    return scene;
+  };
+  const look = async (page) => {
+    await page.locator("h1").waitFor();
+    assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
+  };
+  await on("spans", look, { place: "arrays/tank" });
+  await on("spans", look, { place: "arrays/nobody" });
+});
+
+test("the first screen says of no drive that it was not seen where it is listed, and counts the drives that it names", async () => {
+  SCENES.unwritable = () => {
+    const scene = SCENES.failed();
+    scene.matters.push(matter("tank", "superblock_refused", "critical", { reason: "/dev/nvme1n1: the drive is gone" }));
+    return scene;
+  };
+  await on("unwritable", async (page) => {
+    await page.locator("summary", { hasText: "cannot be written" }).click();
+    await page.getByText("Superblocks cannot be written.").waitFor();
+    assert.equal(await page.getByText("seen since the server started").count(), 0);
+  });
+  // The drive that was being filled has failed as well: one slot, two drives.
+  SCENES.twice = () => {
+    const scene = SCENES.bare();
+    const { view } = scene.arrays[0];
+    view.members.push(member(3, { path: "/dev/nvme12n1", serial: null, role: "failed", failure: "the drive is gone" }));
+    for (const one of view.members) one.serial = null;
+    scene.drives = scene.drives.filter(({ path }) => path !== "/dev/nvme12n1");
+    for (const one of scene.drives) one.serial = null;
+    scene.matters[0].drives = ["/dev/nvme3n1", "/dev/nvme12n1"];
+    return scene;
+  };
+  await on("twice", (page) => page.getByText("Find nvme3n1 and nvme12n1 by their paths, and take them out.").waitFor());
+});
+
+test("a rebuild on an array's page needs nobody; what a read-only array lacks begins with its setting", async () => {
+  await on("rebuilding", (page) => page.getByRole("link", { name: "It is being rebuilt: until when, and what not to do now" }).waitFor(), { place: "arrays/tank" });
+  SCENES.read_only_lost = () => {
+    const scene = SCENES.degraded();
+    scene.arrays[0].view.read_only = true;
+    scene.matters[0].remedies = [{ action: "set", array: "tank", write: null, drive_caches: null, read_only: false, bitmap: null, log: null, integrity: null, force: false }];
+    return scene;
+  };
+  await on("read_only_lost", async (page, server) => {
+    await page.getByText("It is set to read-only, so nothing of it can be changed.").waitFor();
+    assert.equal(await page.getByText("is free and fits").count(), 0);
+    await page.getByRole("button", { name: "Change the settings: show the plan" }).click();
+    assert.equal((await until_asked(server, "/api/v1/plans")).body.read_only, false);
+  });
+  SCENES.unreplayed_lost = () => {
+    const scene = SCENES.read_only_lost();
+    scene.arrays[0].view.unreplayed = "reading the write log failed";
+    scene.matters[0].remedies = [];
+    return scene;
+  };
+  await on("unreplayed_lost", async (page) => {
+    await page.getByText("its other matter says what to do first").waitFor();
+    assert.equal(await page.locator("article.case button.primary").count(), 0);
   });
 });
 
@@ -2037,7 +2120,7 @@ test("alarms, reasons, refusals and failed jobs are told in the reader's languag
     waits: "„lake“ fehlen die Laufwerke der Plätze 1, 4.",
     activity: [
       "die Wiederherstellung endete, bevor sie vollständig war",
-      "Alarm „langsames Laufwerk“, Verbund tank (/dev/nvme2n1) (gemeldet über mail): Laufwerk /dev/nvme2n1 bremst Verbund „tank“",
+      "Alarm „langsames Laufwerk“, Verbund tank (/dev/nvme2n1) (gemeldet über E-Mail): Laufwerk /dev/nvme2n1 bremst Verbund „tank“",
       "(die Wiederherstellung endete, bevor sie vollständig war, und geht nicht von selbst weiter)",
       "Abbruch der Prüfung von Verbund „tank“; abgelehnt: von Verbund „tank“ läuft keine Prüfung",
       "Prüfung von Verbund „pool“; abgelehnt: as it was",

@@ -2,9 +2,9 @@
 //!
 //! A text that an operating system, a drive or a lower crate gave has no sentence. In another sentence it is a `reason`.
 
-use crate::event_words::Ends;
 use crate::plan_words::Size;
-use crate::warning_words;
+use crate::result_words::ResultSentence;
+use crate::warning_values;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -142,7 +142,7 @@ pub fn read_among<T: serde::de::DeserializeOwned + fmt::Display>(
             Ok(number) if is_number(name) => Value::from(number),
             _ => Value::from(text),
         };
-        let value = |name: &str, text: &str| warning_words::value_of(name, text).unwrap_or_else(|| plain(name, text));
+        let value = |name: &str, text: &str| warning_values::value_of(name, text).unwrap_or_else(|| plain(name, text));
         let text_of = |wanted: &str| values.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text);
         let cause = text_of("reason").and_then(read);
         // Their text says everything, whatever the reason is.
@@ -702,7 +702,7 @@ sentences! {
         FirmwareImageUnfit { image: String, most: String } => "{image}: an image is a file of 4 bytes to {most} MiB, in words of 4 bytes; unpack what the maker ships; nothing was changed",
         FirmwareCommandFailed { drive: String, what: String, nvme_status: String, after: String } => "{drive}: {what} failed ({nvme_status}); the drive did not take the image, and {after} runs on",
         FirmwareNoReset { drive: String, reason: String } => "{drive}: its controller cannot be reset ({reason}): the new firmware runs after the next power cycle",
-        FirmwareNotActivated { drive: String, outcome: String, ends: Ends } => "the firmware of {drive} is stored, but {outcome}{ends}",
+        FirmwareNotActivated { drive: String, advice: String, causes: Causes<ErrorSentence>, outcome: String, cause: Cause<ResultSentence> } => "the firmware of {drive} is stored, but {advice}{causes}; {outcome}{cause}",
         ImageNeedsReset {} => "this image cannot be activated without a reset: repeat the command with --activate reset",
         ResetNeedsHold { array: String, reason: String, cause: Cause<ErrorSentence>, drive: String } => "sweeps of \"{array}\" cannot be held ({reason}{cause}), so {drive} was not reset and is still a member",
         ResetNeedsLeave { drive: String, array: String, reason: String, cause: Cause<ErrorSentence> } => "{drive} cannot leave array \"{array}\" ({reason}{cause}), so it was not reset",

@@ -46,11 +46,6 @@ impl From<ServiceSentence> for EventSentence {
     }
 }
 
-/// A text as one sentence, also if no part of it has one.
-pub fn told_anyhow(text: String) -> EventSentence {
-    told_as_one(&text).unwrap_or_else(|| ServiceSentence::Several { outcome: text, ends: Ends(None) }.into())
-}
-
 /// The sentence of an event's text, if all of it has some.
 pub fn told_as_one(text: &str) -> Option<EventSentence> {
     let mut ends = told(text)?;

@@ -61,6 +61,7 @@ mod ublk;
 mod udev;
 mod vhost_user;
 mod view;
+pub mod warning_values;
 pub mod warning_words;
 mod wipe;
 

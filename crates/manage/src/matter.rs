@@ -248,7 +248,8 @@ pub fn can_lose(array: &ArrayView, path: &str) -> bool {
 /// The matters of `array`, which is `root` or a span of it, and of its spans.
 fn collect(array: &ArrayView, root: &ArrayView, matters: &mut Vec<Matter>) {
     let (name, is_paused, is_measuring) = (&root.identity.name, root.condition.paused, root.condition.measuring);
-    let mut of_this = Collector { array, name, is_paused, is_measuring, matters };
+    let is_read_only = root.condition.read_only;
+    let mut of_this = Collector { array, name, is_paused, is_measuring, is_read_only, matters };
     // All else that is known of a silent array is old.
     if let Some(seconds) = array.condition.silent_s {
         return of_this.silent_array(seconds);
@@ -294,6 +295,7 @@ struct Collector<'a> {
     name: &'a str,
     is_paused: bool,
     is_measuring: bool,
+    is_read_only: bool,
     matters: &'a mut Vec<Matter>,
 }
 
@@ -442,6 +444,9 @@ impl Collector<'_> {
 
     fn degraded(&mut self) {
         let word = shell_word(self.name);
+        // A read-only array takes no drive; one whose replay ended early has a matter of its own for that.
+        let is_set = self.is_read_only && self.array.condition.unreplayed.is_none();
+        let first = if is_set { format!("`stria set {word} --read-only off`, then ") } else { String::new() };
         self.push(
             MatterKind::Degraded,
             self.missed(),
@@ -453,7 +458,7 @@ impl Collector<'_> {
                 (_, true) => "data is complete, with less redundancy, and the rebuild does not fill every gap",
             },
             format!(
-                "`stria add {word} DRIVE`: the drive that was lost, if it works, or a new one of the same size; the rebuild begins by itself"
+                "{first}`stria add {word} DRIVE`: the drive that was lost, if it works, or a new one of the same size; the rebuild begins by itself"
             ),
             "do not pull a drive before you have compared its serial number: `stria status -v` shows those of drives that work",
         );

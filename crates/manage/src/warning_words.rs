@@ -3,86 +3,8 @@
 //! Their texts are made in many places, some of them in crates that know no codes; [`crate::event_words::told`] reads them back.
 
 use crate::error_words::{Cause, ErrorSentence};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
-use std::fmt;
+use crate::warning_values::{Lacking, Left, Records, Updates};
 use stria_sentence::sentences;
-
-/// The slots without their redundancy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Lacking {
-    /// The slots without a member.
-    pub missing: Vec<usize>,
-    /// The slots whose member is not rebuilt yet.
-    pub filling: Vec<usize>,
-}
-
-impl fmt::Display for Lacking {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = |slots: &[usize], what: &str| {
-            let numbers: Vec<String> = slots.iter().map(usize::to_string).collect();
-            let noun = if slots.len() == 1 { "slot" } else { "slots" };
-            (!slots.is_empty()).then(|| format!("{noun} {} {what}", numbers.join(", ")))
-        };
-        let parts = [part(&self.missing, "missing"), part(&self.filling, "not yet rebuilt")];
-        f.write_str(&parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
-    }
-}
-
-/// How many more members may fail; in a text a clause.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Left(pub u64);
-
-impl fmt::Display for Left {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            0 => f.write_str("the next failure may lose data"),
-            1 => f.write_str("it survives 1 more failure"),
-            count => write!(f, "it survives {count} more failures"),
-        }
-    }
-}
-
-/// Records of a write log; in a text with a verb.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Records(pub u64);
-
-impl fmt::Display for Records {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (noun, verb) = if self.0 == 1 { ("record", "is") } else { ("records", "are") };
-        write!(f, "{} {noun} of its write log {verb}", self.0)
-    }
-}
-
-/// Superblock updates that a member missed; in a text with the verb.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Updates(pub u64);
-
-impl fmt::Display for Updates {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "missed {} superblock {}", self.0, if self.0 == 1 { "update" } else { "updates" })
-    }
-}
-
-/// The value of a type of this module from its text; `None`: `name` is of another type.
-pub fn value_of(name: &str, text: &str) -> Option<Value> {
-    let numbers = |text: &str| text.split([' ', ',']).filter_map(|word| word.parse().ok()).collect::<Vec<u64>>();
-    match name {
-        "left" | "records" | "updates" => Some(json!(numbers(text).first().copied().unwrap_or(0))),
-        "lacking" => {
-            let (missing, filling) = match text.split_once(" missing") {
-                Some((missing, filling)) => (missing, filling),
-                None => ("", text),
-            };
-            Some(json!({"missing": numbers(missing), "filling": numbers(filling)}))
-        }
-        _ => None,
-    }
-}
 
 sentences! {
     /// A warning, or an event of the daemon's work, for programs: `code` stays the same when its words change.
@@ -167,7 +89,7 @@ sentences! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lacking, WarningSentence as Say};
+    use super::{Lacking, Left, Records, Updates, WarningSentence as Say};
     use crate::event_words::{EventSentence, told};
 
     #[test]
@@ -176,24 +98,24 @@ mod tests {
         let array = || "tank".to_owned();
         for (said, text) in [
             (
-                Say::StartsWithoutSpare { array: array(), lacking: lacking(&[1, 4], &[]), left: super::Left(0) },
+                Say::StartsWithoutSpare { array: array(), lacking: lacking(&[1, 4], &[]), left: Left(0) },
                 "DEGRADED: array \"tank\" starts with slots 1, 4 missing: the next failure may lose data; no spare: bring the missing \
                  drive back, or `add` another",
             ),
             (
-                Say::StartsWithSpares { array: array(), lacking: lacking(&[1], &[2, 3]), left: super::Left(1), spare_count: 2 },
+                Say::StartsWithSpares { array: array(), lacking: lacking(&[1], &[2, 3]), left: Left(1), spare_count: 2 },
                 "DEGRADED: array \"tank\" starts with slot 1 missing, slots 2, 3 not yet rebuilt: it survives 1 more failure; 2 spares wait",
             ),
             (
-                Say::StartsFilling { array: array(), lacking: lacking(&[], &[0]), left: super::Left(2) },
+                Say::StartsFilling { array: array(), lacking: lacking(&[], &[0]), left: Left(2) },
                 "DEGRADED: array \"tank\" starts with slot 0 not yet rebuilt: it survives 2 more failures; the rebuild goes on",
             ),
             (
-                Say::LogReplayedMarked { array: array(), records: super::Records(1) },
+                Say::LogReplayedMarked { array: array(), records: Records(1) },
                 "array \"tank\" was not stopped cleanly: 1 record of its write log is replayed, and regions marked in its bitmap are resynced",
             ),
             (
-                Say::MemberUsedTorn { drive: "/dev/a".into(), slot: 3, updates: super::Updates(7) },
+                Say::MemberUsedTorn { drive: "/dev/a".into(), slot: 3, updates: Updates(7) },
                 "/dev/a was used in slot 3 although it missed 7 superblock updates: it kept its slot, so only writes that were in flight may \
                  be torn",
             ),

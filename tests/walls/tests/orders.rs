@@ -17,7 +17,8 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings plan_words order_sentence error_words result_words alarm_words event_words api clock log event_log mounts udev toml_line atomic_file
+        settings plan_words order_sentence result_words warning_values error_words alarm_words warning_words event_words
+        api clock log event_log mounts udev toml_line atomic_file
         sockets lane_spec directory free ledger ublk
         view since tools
         client drive_name progress order_words matter plain_status status nbd vhost_user

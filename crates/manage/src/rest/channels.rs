@@ -59,5 +59,5 @@ pub fn set(machine: &Machine, wanted: &AlarmSettings) -> Result<Message, ApiErro
     edit.alarms(&wanted.mail, &wanted.webhook).map_err(failed)?;
     edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, failure.to_string()))?;
     edit.save().map_err(failed)?;
-    Ok(Message { message: machine.keeper.reload()? })
+    Ok(machine.keeper.reload()?.into())
 }

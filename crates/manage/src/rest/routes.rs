@@ -57,7 +57,7 @@ pub fn routes() -> Vec<Route> {
         route(get.clone(), "/session", View, "Who asks", |call: Call<Nothing>| Ok::<Who, _>(call.caller.who())),
         route(Method::DELETE, "/session", View, "Ends the session", |call: Call<Nothing>| {
             call.rest.guard.end(&call.caller);
-            Ok(Message { message: "the session has ended".into() })
+            Ok(Message::from("the session has ended".to_owned()))
         }),
         route(get.clone(), "/state", View, "Everything that changes, as the stream sends it", |call: Call<Nothing>| {
             Ok::<State, _>(call.rest.state())
@@ -111,7 +111,7 @@ pub fn routes() -> Vec<Route> {
         }),
         route(Method::DELETE, "/jobs/{id}", Operate, "Cancels a job whose work can end early", |call: Call<Nothing>| {
             let id = call.name.parse().map_err(|_| jobs::no_job(&call.name))?;
-            call.rest.jobs.cancel(&call.rest.machine, id, &call.caller).map(|message| Message { message })
+            call.rest.jobs.cancel(&call.rest.machine, id, &call.caller).map(Message::from)
         }),
         route(get.clone(), "/events", View, "Events of the past, over restarts", |call: Call<Query<EventQuery>>| {
             events(&call.rest.machine, call.input.0)
@@ -336,7 +336,7 @@ fn set_config(call: Call<Body<ConfigText>>) -> Result<Message, ApiError> {
         return Err(ApiError::new(ApiErrorKind::PlanChanged, ErrorSentence::ConfigChanged {}));
     }
     file.write(&text).map_err(|failure| ApiError::new(ApiErrorKind::Failed, failure.to_string()))?;
-    Ok(Message { message: machine.keeper.reload()? })
+    Ok(machine.keeper.reload()?.into())
 }
 
 #[cfg(test)]

@@ -86,5 +86,5 @@ pub fn set(machine: &Machine, wanted: &RoutineSettings) -> Result<Message, ApiEr
     edit.routine(&keys, &wanted.scrubs).map_err(failed)?;
     edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, failure.to_string()))?;
     edit.save().map_err(failed)?;
-    Ok(Message { message: machine.keeper.reload()? })
+    Ok(machine.keeper.reload()?.into())
 }

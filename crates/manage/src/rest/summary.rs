@@ -111,10 +111,28 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
         avoid: matter.avoid,
         since_ms: began.or(stands),
         drives: matter.drives,
-        remedies,
+        remedies: possible(remedies, &array.name, array.view.as_ref()),
         reason: matter.reason,
         said: matter.said,
     }
+}
+
+/// The way out that an array takes as it is. One that is read-only by its setting takes writes first; one whose replay ended early
+/// has a matter of its own for that.
+fn possible(remedies: Vec<Action>, array: &str, view: Option<&ArrayView>) -> Vec<Action> {
+    let writes = |action: &Action| !matches!(action, Action::Start { .. } | Action::Resume { .. });
+    let Some(view) = view.filter(|view| view.condition.read_only && remedies.iter().any(writes)) else { return remedies };
+    let to_writable = Action::Set {
+        array: array.to_owned(),
+        write: None,
+        drive_caches: None,
+        read_only: Some(false),
+        bitmap: None,
+        log: None,
+        integrity: None,
+        force: false,
+    };
+    if view.condition.unreplayed.is_some() { Vec::new() } else { vec![to_writable] }
 }
 
 /// The alarms about lost redundancy.
@@ -259,7 +277,7 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         avoid: avoid.into(),
         since_ms: Some(alarm.since_s * 1000),
         drives,
-        remedies,
+        remedies: possible(remedies, &cause.array, view),
         reason: Some(cause.text.clone()),
         said: alarm.said.clone().map(ReasonSentence::Alarm),
     })
@@ -432,6 +450,22 @@ mod tests {
         let [matter] = &summary(&[array], &[], &[], &[]).matters[..] else { panic!("one matter") };
         assert_eq!(matter.what, "/tank/0, /tank/1 have no space for writes");
         assert_eq!(matter.drives, ["/tank/0", "/tank/1"]);
+    }
+
+    /// The button offered a drive, which a read-only array refuses.
+    #[test]
+    fn a_read_only_array_is_made_writable_first() {
+        let lost = serde_json::json!({"health": "degraded", "missing_slots": [1], "read_only": true, "unreplayed": null});
+        let matter = summary(&[entry("tank", lost.clone())], &[], &[], &[]).matters.remove(0);
+        let [Action::Set { array, read_only: Some(false), force: false, .. }] = &matter.remedies[..] else {
+            panic!("{matter:?}")
+        };
+        assert!(array == "tank" && matter.action.starts_with("`stria set tank --read-only off`, then `stria add"), "{matter:?}");
+        let mut unreplayed = lost;
+        unreplayed["unreplayed"] = "I/O error".into();
+        let matters = summary(&[entry("tank", unreplayed)], &[], &[], &[]).matters;
+        let degraded = matters.iter().find(|matter| matter.kind == MatterId::State(MatterKind::Degraded)).expect("a matter");
+        assert!(degraded.remedies.is_empty(), "its other matter comes first: {degraded:?}");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, FirmwareActivation, LatencyBound, Obstacle};
 use crate::config::{Fault, Likeness};
 use crate::error_words::ErrorSentence;
-use crate::event_words::EventSentence;
+use crate::event_words::{EventSentence, told};
 use crate::keeper::PoolOffer;
 pub use crate::matter::Urgency;
 use crate::matter::{MatterKind, ReasonSentence};
@@ -887,4 +887,12 @@ pub struct ConfigVerdict {
 pub struct Message {
     /// The sentence.
     pub message: String,
+    /// The same for programs; null: it has text alone.
+    pub ends: Option<Vec<EventSentence>>,
+}
+
+impl From<String> for Message {
+    fn from(message: String) -> Self {
+        Self { ends: told(&message), message }
+    }
 }

@@ -2,8 +2,7 @@
 
 use super::{Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, FirmwareActivation, FirmwareRequest, MemberView};
-use crate::error_words::{ErrorSentence, ErrorSentence as Say, Words};
-use crate::event_words::{Ends, EventSentence, told_anyhow};
+use crate::error_words::{Causes, ErrorSentence, ErrorSentence as Say, Words};
 use crate::mounts::{mounted, users};
 use crate::progress::running;
 use crate::result_words::ResultSentence;
@@ -188,9 +187,9 @@ impl Service {
                 Err(Say::FirmwareFailed { drive: shown, reason, cause })
             }
             Err(Fault::NotActivated(faults)) => {
-                let ends = [faults, vec![EventSentence::Result(running())]].concat();
-                let outcome = ends.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-                Err(Say::FirmwareNotActivated { drive: shown, outcome, ends: Ends(Some(ends)) })
+                let (now, advice) = (running(), faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "));
+                let (outcome, cause, causes) = (now.to_string(), Some(now).into(), Causes(Some(faults)));
+                Err(Say::FirmwareNotActivated { drive: shown, advice, causes, outcome, cause })
             }
         };
         self.events.push(match &done {
@@ -249,7 +248,7 @@ enum Fault {
 }
 
 /// The steps that failed, and how the array is.
-type Faults = Vec<EventSentence>;
+type Faults = Vec<ErrorSentence>;
 
 /// The rest of an update once the image is committed. `reset`: takes the member through a reset, and says how; `Err`: which step
 /// failed, and how the array is.
@@ -262,7 +261,7 @@ fn after_commit(
         (Activation::PowerCycle, _) => Ok(Updated::Stored("the next power cycle, as the drive asks for a reset that needs one")),
         (Activation::ControllerReset, FirmwareActivation::Later) => Ok(Updated::Stored("the next reset or power cycle")),
         (Activation::Running, _) => Ok(Updated::Runs(String::new())),
-        (Activation::ControllerReset, FirmwareActivation::Now) => Err(Fault::NotActivated(vec![Say::ImageNeedsReset {}.into()])),
+        (Activation::ControllerReset, FirmwareActivation::Now) => Err(Fault::NotActivated(vec![Say::ImageNeedsReset {}])),
         (Activation::ControllerReset, FirmwareActivation::Reset) => {
             reset().map(|text| Updated::Runs(format!("; {text}"))).map_err(Fault::NotActivated)
         }
@@ -292,28 +291,28 @@ trait Steps {
 fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, Faults> {
     let (array, drive) = (|| name.to_owned(), || shown.to_owned());
     if let Err((reason, cause)) = steps.hold().map_err(Words::parts) {
-        return Err(vec![Say::ResetNeedsHold { array: array(), reason, cause, drive: drive() }.into()]);
+        return Err(vec![Say::ResetNeedsHold { array: array(), reason, cause, drive: drive() }]);
     }
     let (mut faults, mut back): (Faults, _) = (Vec::new(), None);
     if let Err((reason, cause)) = steps.leave().map_err(Words::parts) {
-        faults.push(Say::ResetNeedsLeave { drive: drive(), array: array(), reason, cause }.into());
+        faults.push(Say::ResetNeedsLeave { drive: drive(), array: array(), reason, cause });
     } else {
         if let Err((reason, cause)) = steps.reset().map_err(Words::parts) {
-            faults.push(Say::ResetFailed { drive: drive(), reason, cause }.into());
+            faults.push(Say::ResetFailed { drive: drive(), reason, cause });
         }
         // Whatever became of the reset, the member is to come back.
         match steps.answers().map_err(Words::parts) {
-            Err((reason, cause)) => faults.push(Say::ResetNoAnswer { drive: drive(), reason, cause, array: array() }.into()),
+            Err((reason, cause)) => faults.push(Say::ResetNoAnswer { drive: drive(), reason, cause, array: array() }),
             Ok(()) => match steps.come_back().map_err(Words::parts) {
-                Err((reason, cause)) => faults.push(Say::ResetNoReturn { drive: drive(), array: array(), reason, cause }.into()),
-                Ok(_) if !faults.is_empty() => faults.push(Say::ResetIsBack { array: array() }.into()),
+                Err((reason, cause)) => faults.push(Say::ResetNoReturn { drive: drive(), array: array(), reason, cause }),
+                Ok(_) if !faults.is_empty() => faults.push(Say::ResetIsBack { array: array() }),
                 Ok(text) => back = Some(text),
             },
         }
     }
     if let Err((reason, cause)) = steps.go_on().map_err(Words::parts) {
-        faults.extend(back.take().map(told_anyhow));
-        faults.push(Say::SweepsStillHeld { reason, cause, array: array() }.into());
+        faults.extend(back.take().map(|_| Say::ResetIsBack { array: array() }));
+        faults.push(Say::SweepsStillHeld { reason, cause, array: array() });
     }
     back.ok_or(faults)
 }
@@ -321,9 +320,9 @@ fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, F
 /// The same of a spare, or of a member that has failed: the array does without it.
 fn reset_unused(steps: &impl Steps, shown: &str) -> Result<String, Faults> {
     let drive = || shown.to_owned();
-    let failed = |(reason, cause)| vec![Say::ResetFailed { drive: drive(), reason, cause }.into()];
+    let failed = |(reason, cause)| vec![Say::ResetFailed { drive: drive(), reason, cause }];
     steps.reset().map_err(Words::parts).map_err(failed)?;
-    let silent = |(reason, cause)| vec![Say::ResetOfUnused { drive: drive(), reason, cause }.into()];
+    let silent = |(reason, cause)| vec![Say::ResetOfUnused { drive: drive(), reason, cause }];
     steps.answers().map_err(Words::parts).map_err(silent)?;
     Ok("its controller was reset".into())
 }

@@ -151,7 +151,11 @@ fn each_step_of_a_reset_that_fails_is_an_error_with_the_state_of_the_array() {
         ),
         (&["come_back"], &["cannot return to array \"tank\" (no come_back)", "DEGRADED"], &all),
         (&["reset", "come_back"], &["failed (no reset); ", "cannot return", "DEGRADED"], &all),
-        (&["go_on"], &["it returned; resync and rebuild are still held (no go_on)", "`stria resume tank`"], &all),
+        (
+            &["go_on"],
+            &["it is back in array \"tank\"; resync and rebuild are still held (no go_on)", "`stria resume tank`"],
+            &all,
+        ),
     ];
     for (fails, words, steps) in rows {
         let (outcome, done) = try_with(fails);
@@ -179,6 +183,6 @@ fn an_update_succeeds_only_if_the_firmware_runs_or_waits_as_it_was_asked_to() {
     assert!(matches!(fault, Err(Fault::NotActivated(why)) if joined(why.clone()).contains("--activate reset")));
     let reset = |outcome: Result<&str, Faults>| after_commit(Activation::ControllerReset, Reset, || outcome.map(str::to_owned));
     assert_eq!(reset(Ok("it returned")), Ok(Updated::Runs("; it returned".into())));
-    let faults = vec![Say::ResetIsBack { array: "tank".into() }.into()];
+    let faults = vec![Say::ResetIsBack { array: "tank".into() }];
     assert_eq!(reset(Err(faults.clone())), Err(Fault::NotActivated(faults)));
 }
