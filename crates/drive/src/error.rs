@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
-use stria_block::{ErrorKind, IoError, SECTOR_BYTES};
+use stria_block::{ErrorKind, IoError, NO_THREAD, SECTOR_BYTES, with_limit};
 
 /// Why a drive, a ring or a lane cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ pub enum DriveError {
         reason: String,
     },
     /// Anything else that the system reports.
-    #[error("{path}: cannot {action}: {source}")]
+    #[error("{}", with_limit(&format!("{}: cannot {action}: {source}", path.display())))]
     System {
         /// As it was given.
         path: PathBuf,
@@ -77,7 +77,7 @@ pub enum DriveError {
         source: io::Error,
     },
     /// A thread could not be started, or not on the processor that was asked for.
-    #[error("lane {name} cannot {action}: {source}")]
+    #[error("lane {name} cannot {action}: {source}{}", thread_remedy(.source))]
     Lane {
         /// The lane's name.
         name: String,
@@ -101,9 +101,14 @@ fn ring_remedy(source: &io::Error) -> &'static str {
         Some(Errno::PERM | Errno::ACCESS) => {
             "it is forbidden here: set sysctl kernel.io_uring_disabled=0, and use a container profile that allows it"
         }
-        Some(Errno::MFILE | Errno::NFILE) => "too many files are open: raise the limit that `ulimit -n` shows",
+        Some(Errno::MFILE | Errno::NFILE) => "raise the limit that `ulimit -n` shows (LimitNOFILE= in a systemd unit)",
         _ => "it needs Linux 5.11 or later, sysctl kernel.io_uring_disabled=0, and a container profile that allows it",
     }
+}
+
+/// The remedy when the system gave no thread.
+fn thread_remedy(source: &io::Error) -> String {
+    if Errno::from_io_error(source) == Some(Errno::AGAIN) { format!("; {NO_THREAD}") } else { String::new() }
 }
 
 /// The purpose of a system call on a member, for [`io_error`].

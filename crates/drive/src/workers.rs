@@ -21,7 +21,7 @@ use std::fs::DirEntry;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_block::{ErrorKind, IoError, Nanos, Operation, Request};
+use stria_block::{ErrorKind, IoError, NO_THREAD, Nanos, Operation, Request};
 
 /// The most system calls of one drive that may wait at once; later requests wait for a thread.
 const THREADS_MAX: usize = 16;
@@ -202,7 +202,7 @@ impl Workers {
             Err(_) if now < since + START_PATIENCE => return,
             Err(error) => {
                 let context = format!(
-                    "member {}: cannot start a thread for a request, for {} s now: {error}; raise the limit that `ulimit -u` or the unit's TasksMax sets",
+                    "member {}: cannot start a thread for a request, for {} s now: {error}; {NO_THREAD}",
                     drive.name(),
                     (now - since) / 1_000_000_000
                 );

@@ -5,6 +5,7 @@ use crate::candidate::candidate_of;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
+use stria_block::NO_THREAD;
 use stria_drive::{Access, DriveError, IoOptions, NotInTime, PATIENCE_WITH_THE_DEAD, SyncDrive, within, within_each};
 use stria_format::md::Candidate;
 
@@ -145,7 +146,7 @@ pub(crate) fn not_in_time(path: &Path, for_what: &str, error: &NotInTime) -> Hos
             HostError::Silent { path: path.to_owned(), text }
         }
         NotInTime::NoThread(error) => {
-            HostError::Refused(format!("{shown}: no thread could be started to reach it: {error}; try again"))
+            HostError::Refused(format!("{shown}: no thread could be started to reach it: {error}; {NO_THREAD}"))
         }
         NotInTime::Panicked => {
             HostError::Refused(format!("{shown}: it could not be read because of an internal error; please report it"))

@@ -19,4 +19,7 @@ pub fn log_to_stderr(level: tracing::Level) {
     // A line that cannot be written is lost; otherwise the subscriber would report that on standard error too, and panic. Only
     // in tests of the library is there another log already.
     let _ = log.log_internal_errors(false).fmt_fields(fields.delimited(" ")).try_init();
+    if let Some(words) = stria_terminal::memory_limit_warning() {
+        tracing::warn!("{words}");
+    }
 }

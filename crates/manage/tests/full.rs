@@ -576,6 +576,21 @@ fn a_limit_on_the_size_of_files_is_no_space() {
     assert!(log.contains("ulimit -f"), "{log}");
 }
 
+/// A limit that is too small is told by its name: a program without memory ended with "memory allocation of 41 bytes failed".
+#[test]
+fn limits_on_memory_and_open_files_are_told_by_name() {
+    let place = Place::new();
+    let images = place.images(2, MEMBER_BYTES);
+    let examine = place.command(&["examine", &images[0], &images[1]]);
+    for (limit, named) in [("-v 250000", "`ulimit -v`"), ("-d 100000", "`ulimit -d`"), ("-n 4", "`ulimit -n`")] {
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &format!("ulimit {limit}; exec \"$0\" \"$@\"")]).arg(examine.get_program());
+        let ran = shell.args(examine.get_args()).output().expect("bash is there");
+        let said = String::from_utf8_lossy(&ran.stderr);
+        assert!(ran.status.code() == Some(1) && said.contains(named), "{limit}: {said}");
+    }
+}
+
 fn overwrite_is_refused(serve: &Serve) -> bool {
     let mut client = Writer::client(serve);
     client.send_writes(&[(0, vec![1; BLOCK])]).expect("it is taken");

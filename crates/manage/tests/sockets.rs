@@ -394,6 +394,7 @@ fn a_serve_that_lacks_files_for_its_sockets_does_not_claim_to_serve_and_leaves_i
         let output = child.wait_with_output().expect("it ends");
         let log = String::from_utf8(output.stderr).expect("text");
         assert_eq!(output.status.success(), is_ready, "{files} files: {log}");
+        assert!(is_ready || log.contains("`ulimit -n`"), "{files} files: {log}");
         assert_eq!(log.contains("is served"), is_ready, "{files} files: {log}");
         failed_late += usize::from(!is_ready && log.contains("has stopped"));
         for image in &images {

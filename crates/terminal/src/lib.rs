@@ -6,17 +6,20 @@
 
 pub mod describe;
 mod failure;
+mod memory_limit;
 pub mod output;
 pub mod program;
 pub mod progress;
 pub mod size;
 
 pub use failure::Failure;
+pub use memory_limit::memory_limit_warning;
 
 use clap::{Parser, error::Error};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use stria_block::{NO_THREAD, with_limit};
 
 /// The exit code of a command that was carried out and found a problem: a degraded array, or mismatches in a scrub.
 pub const NOT_WELL: u8 = 3;
@@ -36,7 +39,21 @@ pub fn run_tool<C: Parser>(json: fn(&C) -> bool, command: impl FnOnce(C, bool) -
     if first {
         arguments.remove(1);
     }
+    tell_missing_threads();
     run(C::try_parse_from(arguments), |parsed| first || json(parsed), command, output::tell_lines)
+}
+
+/// The standard library panics where the system gives no thread. A tool then ends with the reason: it changes nothing that
+/// another thread would have to end well.
+fn tell_missing_threads() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload().downcast_ref::<String>().is_some_and(|words| words.starts_with("failed to spawn thread")) {
+            output::tell_lines(&format!("the system gives no further thread: {NO_THREAD}"));
+            std::process::exit(1);
+        }
+        usual(info);
+    }));
 }
 
 /// Carries out a parsed command line. Prints the reason of a failure by `tell` and, where JSON is asked for, as JSON.
@@ -51,6 +68,9 @@ pub fn run<C>(
         Err(error) => return not_understood(&error),
     };
     let json = json(&parsed);
+    if let Some(words) = memory_limit::too_small() {
+        return failed(&Failure::Failed(words), json, tell);
+    }
     match command(parsed, json) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failed(&failure, json, tell),
@@ -59,10 +79,11 @@ pub fn run<C>(
 
 /// Prints why a command failed. Returns its exit code.
 pub fn failed(failure: &Failure, json: bool, tell: fn(&str)) -> ExitCode {
+    let words = with_limit(&failure.to_string());
     if json {
-        print_error(failure.exit_code(), &failure.to_string());
+        print_error(failure.exit_code(), &words);
     }
-    tell(&failure.to_string());
+    tell(&words);
     ExitCode::from(failure.exit_code())
 }
 

@@ -88,13 +88,16 @@ fn of_the_tree_on_real_drives() {
 
 #[test]
 fn of_small_crates() {
-    holds("crates/block", "arena buffer ranges limits error request device fault lane_client mailbox ram sectors shown timings");
+    holds(
+        "crates/block",
+        "arena buffer ranges limits error request device fault lane_client mailbox ram sectors shown timings process_limits",
+    );
     holds("crates/alarm", "config event journal channel heartbeat messenger tracker");
     holds("crates/health", "words admin judge mark nvme smartctl book read cache peers seat firmware erase");
     holds("crates/integrity", "region table device");
     holds("crates/parity", "field reference addresses kernel code locate recover store selftest chosen xor");
     holds("crates/routine", "calendar hours plan");
-    holds("crates/terminal", "describe failure output program progress size");
+    holds("crates/terminal", "describe failure output program progress size memory_limit");
 }
 
 #[test]

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use stria_block::{NO_THREAD, with_limit};
 
 /// The pause between two checks of a running fio.
 const EVERY: Duration = Duration::from_millis(50);
@@ -32,7 +33,7 @@ const RESULT_BYTES_MAX: u64 = 256 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum FioError {
     /// It cannot be started.
-    #[error("fio cannot be started: {0}; install it with: sudo apt-get install fio")]
+    #[error("fio cannot be started: {error}; {}", start_remedy(.0), error = .0)]
     Missing(io::Error),
     /// It was asked to stop.
     #[error("interrupted")]
@@ -43,6 +44,14 @@ pub enum FioError {
     /// It cannot even be killed.
     #[error("{0}")]
     Hangs(String),
+}
+
+fn start_remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "install it with: sudo apt-get install fio",
+        io::ErrorKind::WouldBlock => NO_THREAD,
+        _ => "check its file and the limits of this user",
+    }
 }
 
 /// The installed fio.
@@ -629,7 +638,7 @@ fn result(folder: &Path, name: &str, status: ExitStatus) -> Result<(Value, Strin
     let beside_json = text.lines().filter(|line| line.starts_with("fio:")).collect::<Vec<_>>().join("; ");
     let words = [words.trim(), beside_json.trim()].join(" ");
     let words: String = words.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(400).collect();
-    let words = if words.is_empty() { "without a message".into() } else { words };
+    let words = if words.is_empty() { "without a message".into() } else { with_remedy(&words) };
     let json = text.find('{').zip(text.rfind('}')).map(|(start, end)| &text[start..=end]);
     let value: Option<Value> = json.and_then(|json| serde_json::from_str(json).ok());
     let (Some(json), Some(value)) = (json, value) else {
@@ -640,6 +649,15 @@ fn result(folder: &Path, name: &str, status: ExitStatus) -> Result<(Value, Strin
             .map_err(|error| failed("cannot write fio's results", &error))?;
     }
     Ok((value, words))
+}
+
+/// fio's messages, and the limit of this user that they are about.
+fn with_remedy(words: &str) -> String {
+    match words.contains("io_queue_init") && words.contains("Cannot allocate memory") {
+        true => format!("{words}; raise the limit that `ulimit -l` shows to 64 MiB or more (memlock in limits.conf)"),
+        false if words.contains("pthread_create") => format!("{words}; {NO_THREAD}"),
+        false => with_limit(words),
+    }
 }
 
 /// The results in fio's JSON: one for each host (without a name if fio ran here).
@@ -697,7 +715,7 @@ fn one(job: &Value) -> Measured {
         cpu_user_percent: number("usr_cpu") * threads,
         cpu_system_percent: number("sys_cpu") * threads,
         errors: failed,
-        failed: (failed > 0).then(|| format!("{failed} requests failed")),
+        failed: (failed > 0).then(|| if failed == 1 { "1 request failed".into() } else { format!("{failed} requests failed") }),
     }
 }
 

@@ -5,6 +5,27 @@ fn fio() -> Fio {
     Fio { version: "fio-3.33".into(), engine: "io_uring" }
 }
 
+/// Before, whoever lacked threads or files was told to install fio, and fio's own words name no limit.
+#[test]
+fn a_limit_that_stops_fio_is_named() {
+    for (number, named, installs) in [(2, "apt-get install fio", true), (24, "`ulimit -n`", false), (11, "`ulimit -u`", false)] {
+        let words = FioError::Missing(io::Error::from_raw_os_error(number)).to_string();
+        // The program adds what its last words are about.
+        let words = with_limit(&words);
+        assert!(words.contains(named) && words.contains("install") == installs, "{words}");
+    }
+    for (words, named) in [
+        ("fio: pid=6, err=12/file:engines/io_uring.c:998, func=io_queue_init, error=Cannot allocate memory", "`ulimit -l`"),
+        ("pthread_create: Resource temporarily unavailable fio: 1 job failed to start", "`ulimit -u`"),
+        ("fio: try reducing/setting openfiles (failed at 0 of 1) fopen log: Too many open files", "`ulimit -n`"),
+        ("fio: error while loading shared libraries: libm.so: failed to map segment from shared object", "`ulimit -v`"),
+    ] {
+        let told = with_remedy(words);
+        assert!(told.starts_with(words) && told.contains(named), "{told}");
+    }
+    assert_eq!(with_remedy("fio: file hash not empty on exit"), "fio: file hash not empty on exit");
+}
+
 fn lines(job: &Job) -> Vec<String> {
     job.text(&fio()).lines().map(str::to_owned).collect()
 }
