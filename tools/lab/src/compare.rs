@@ -9,6 +9,8 @@
 //! On a machine that others use, figures vary from minute to minute, and all rounds of a run share that. The share of the
 //! processors that others used is recorded with every measurement. One run on each side cannot prove a change
 //! of rates that the loss of that share explains, in either direction, nor most in p99 latency: these are reported as undecided.
+//! What counts is the larger of the shares during the runs and during the measurements of the point, as others may use the machine
+//! for a part of a run only.
 
 use crate::others::{self, BUSY_PERCENT};
 use crate::result::{Point, Record, ResultError, Run, TargetInfo};
@@ -59,6 +61,9 @@ pub struct Row {
     pub difference: Difference,
     /// Its probability after Holm's correction.
     pub p: f64,
+    /// The use of the processors by others during its measurements, in percent: the larger of both sides; `None` if that is not
+    /// known.
+    pub others_percent: Option<f64>,
     /// The verdict.
     pub change: Change,
 }
@@ -165,7 +170,9 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     let others_percent = shares.iter().copied().reduce(f64::max);
     // Several runs on each side show the effect of other load by their scatter; one run cannot.
     let busy = others_percent.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
-    judge(&mut rows, tolerance, busy);
+    let busiest = rows.iter().filter_map(|row| row.others_percent).reduce(f64::max);
+    let busiest = busiest.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
+    judge(&mut rows, tolerance, busy, busiest.is_some());
     let name = |runs: &[&Run]| runs.iter().map(|run| run.manifest.id.clone()).collect::<Vec<_>>().join(", ");
     Comparison {
         before: name(a),
@@ -174,7 +181,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
         others_percent,
         unmatched: before.points.len() + after.points.len() - 2 * common_count,
         rows,
-        caveats: caveats_of_sides(a, b, busy, shares.len()),
+        caveats: caveats_of_sides(a, b, busy, busiest, shares.len()),
         tolerance,
     }
 }
@@ -192,22 +199,24 @@ fn rows_of(before: &Side, after: &Side, by_run: bool) -> (Vec<Row>, usize) {
             };
             let target = before.iter().find_map(|run| run.records.first()).map_or("", |record| record.point.target.as_str());
             let samples = (sample(before, by_run, value), sample(after, by_run, value));
-            pairs.push((*point, target, metric, unit, samples));
+            let of_runs = before.iter().chain(after.iter()).filter_map(|run| others::mean_percent(run.records.iter().copied()));
+            let others_percent = of_runs.reduce(f64::max);
+            pairs.push((*point, target, metric, unit, others_percent, samples));
         }
     }
     // What was measured once is compared with nothing: it must not make the correction of the others stricter.
     let comparisons = pairs.iter().filter(|(.., (before, after))| stats::can_test(before, after)).count();
-    let row = |(point, target, metric, unit, (before, after)): (&Point, &str, _, _, (Vec<f64>, Vec<f64>))| {
+    let row = |(point, target, metric, unit, others_percent, (before, after)): (&Point, &str, _, _, _, (Vec<f64>, Vec<f64>))| {
         let difference = stats::difference(&before, &after, comparisons)?;
         let label = format!("{target}: {}", select::load(point));
-        Some(Row { point: point.clone(), label, metric, unit, difference, p: 1.0, change: Change::Noise })
+        Some(Row { point: point.clone(), label, metric, unit, difference, p: 1.0, others_percent, change: Change::Noise })
     };
     (pairs.into_iter().filter_map(row).collect(), common.len())
 }
 
 /// Gives each difference its corrected probability and its verdict. `busy`: the use of the processors by others, in percent, where
-/// it may be the cause.
-fn judge(rows: &mut [Row], tolerance: f64, busy: Option<f64>) {
+/// it may be the cause. `by_row`: so may what they used during the measurements of a row.
+fn judge(rows: &mut [Row], tolerance: f64, busy: Option<f64>, by_row: bool) {
     let mut tested: Vec<&mut Row> = rows.iter_mut().filter(|row| row.difference.method != Method::TooFew).collect();
     let p: Vec<f64> = tested.iter().map(|row| row.difference.p).collect();
     for (row, p) in tested.iter_mut().zip(stats::holm(&p)) {
@@ -215,7 +224,8 @@ fn judge(rows: &mut [Row], tolerance: f64, busy: Option<f64>) {
         let gain = if row.metric == Metric::Rate { row.difference.ratio - 1.0 } else { 1.0 - row.difference.ratio };
         let size = (row.difference.ratio - 1.0).abs();
         let times = row.difference.ratio.max(1.0 / row.difference.ratio);
-        let explained = busy.is_some_and(|percent| match row.metric {
+        let own = row.others_percent.filter(|percent| by_row && *percent >= BUSY_PERCENT);
+        let explained = busy.into_iter().chain(own).reduce(f64::max).is_some_and(|percent| match row.metric {
             Metric::Rate => times < rate_times(percent),
             Metric::LatencyP99 => times < tail_times(percent),
         });
@@ -229,9 +239,9 @@ fn judge(rows: &mut [Row], tolerance: f64, busy: Option<f64>) {
     }
 }
 
-/// The circumstances that the reader of a comparison must keep in mind, each once. `busy`: as [`judge`] has it; `known`: the number
-/// of runs of which the use of the machine by others is known.
-fn caveats_of_sides(a: &[&Run], b: &[&Run], busy: Option<f64>, known: usize) -> Vec<String> {
+/// The circumstances that the reader of a comparison must keep in mind, each once. `busy`: as [`judge`] has it; `busiest`: the
+/// same during the point that had most; `known`: the number of runs of which the use of the machine by others is known.
+fn caveats_of_sides(a: &[&Run], b: &[&Run], busy: Option<f64>, busiest: Option<f64>, known: usize) -> Vec<String> {
     let mut found = vec![];
     if let Some(percent) = busy {
         found.push(format!(
@@ -239,6 +249,11 @@ fn caveats_of_sides(a: &[&Run], b: &[&Run], busy: Option<f64>, known: usize) -> 
              {:.1} times are undecided. Measure on a quiet machine, or several times a side: stria lab compare A1 A2 A3 -- B1 B2 B3.",
             rate_times(percent),
             tail_times(percent)
+        ));
+    } else if let Some(percent) = busiest {
+        found.push(format!(
+            "Others used up to {percent:.0} % of the processors during some measurements: changes that this explains are undecided. \
+             Measure on a quiet machine, or several times a side: stria lab compare A1 A2 A3 -- B1 B2 B3."
         ));
     } else if known < a.len() + b.len() {
         found.push("For some runs the use of the machine by others is unknown.".into());

@@ -138,12 +138,15 @@ fn during(record: &Record) -> Option<f64> {
 /// The use of the machine by others during a run, in percent of all processors: the mean over its measurements, or otherwise the
 /// value just before it.
 pub(crate) fn share_percent(run: &Run) -> Option<f64> {
-    let shares: Vec<f64> = run.records.iter().filter(|record| !record.preparation).filter_map(during).collect();
     let environment = &run.manifest.environment;
-    match shares.len() {
-        0 => (environment.cpu_count > 0).then_some(environment.busy_percent),
-        count => Some(shares.iter().sum::<f64>() / count as f64),
-    }
+    let before = (environment.cpu_count > 0).then_some(environment.busy_percent);
+    mean_percent(run.records.iter().filter(|record| !record.preparation)).or(before)
+}
+
+/// The mean over measurements, as far as it is known.
+pub(crate) fn mean_percent<'a>(records: impl IntoIterator<Item = &'a Record>) -> Option<f64> {
+    let shares: Vec<f64> = records.into_iter().filter_map(during).collect();
+    (!shares.is_empty()).then(|| shares.iter().sum::<f64>() / shares.len() as f64)
 }
 
 #[cfg(test)]

@@ -193,6 +193,38 @@ fn a_busy_machine_decides_less() {
     assert_eq!(compared(&quiet, &slower(0.9, Some(5.0))).outcome(), Outcome::Worse);
 }
 
+/// Others used the machine for a part of the run only: over all of it they used less than a tenth.
+#[test]
+fn a_burst_of_other_programs_leaves_the_loads_that_it_met_undecided() {
+    let quiet = run(23, 12, "x", "6.1", |_| 1.0);
+    let with_burst = |factor: fn(u32) -> f64| {
+        let folder = run(24, 12, "x", "6.1", factor);
+        let path = folder.path().join("run/records.jsonl");
+        let text = std::fs::read_to_string(&path).expect("there");
+        let mut lines = String::new();
+        for line in text.lines() {
+            let mut record: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            let others = if record["point"]["queue_depth"] == 32 { 60.0 } else { 0.5 };
+            record["extra"]["others_cpu_percent"] = others.into();
+            lines += &format!("{record}\n");
+        }
+        std::fs::write(path, lines).expect("written");
+        folder
+    };
+    let met = with_burst(|depth| if depth == 32 { 0.6 } else { 1.0 });
+    for (before, after) in [(&quiet, &met), (&met, &quiet)] {
+        let found = compared(before, after);
+        assert_eq!(found.outcome(), Outcome::Same, "{:#?}", found.sentences());
+        assert!(found.rows.iter().any(|row| row.change == Change::Undecided && row.point.queue_depth == 32));
+        let words = found.sentences().join("\n");
+        assert!(words.contains("up to 60 % of the processors during some measurements"), "{words}");
+    }
+    // A load that was measured beside nothing else is judged as on a quiet machine.
+    let other = with_burst(|depth| if depth == 8 { 0.9 } else { 1.0 });
+    let found = compared(&quiet, &other);
+    assert_eq!(found.outcome(), Outcome::Worse, "{:#?}", found.sentences());
+}
+
 fn sides(before: &[tempfile::TempDir], after: &[tempfile::TempDir]) -> Comparison {
     let folders = |side: &[tempfile::TempDir]| side.iter().map(|folder| folder.path().join("run")).collect::<Vec<PathBuf>>();
     compare_folders(&folders(before), &folders(after)).expect("runs")
