@@ -6,6 +6,8 @@ use std::path::Path;
 
 /// A line of a request has up to 200 bytes, and blkparse adds the name of a process.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// 64 KiB: a trace of blktrace has a file for each processor, up to 4,096, which are read at once.
+const BUFFER_BYTES: usize = 64 << 10;
 /// The bytes that are unpacked before the ratio is checked, and the largest ratio: text of traces shrinks to a tenth, endless
 /// repeats to a thousandth.
 const UNPACKED_FREE: u64 = 64 << 20;
@@ -58,7 +60,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
         let counted = Counted { inner: file, count: std::rc::Rc::clone(&packed) };
         Box::new(BufReader::new(Unpacked { inner: flate2::read::MultiGzDecoder::new(counted), packed, unpacked: 0 }))
     } else {
-        Box::new(BufReader::with_capacity(1 << 20, file))
+        Box::new(BufReader::with_capacity(BUFFER_BYTES, file))
     })
 }
 

@@ -25,6 +25,8 @@ const ENDS: usize = 64;
 const PIECE_BYTES: u64 = 1 << 20;
 /// 1,048,576: the most pieces that are distinguished; 48 MiB of memory.
 const PIECES_MAX: usize = 1 << 20;
+/// 16: the most pieces that a request may touch. Pieces double for a larger one, so that its cost does not grow with its size.
+const PIECES_EACH_MAX: u64 = 16;
 /// 32: the assumed requests in flight if a trace has no response times.
 const DEPTH: u32 = 32;
 /// Powers of two from 4 KiB to 4 MiB.
@@ -121,6 +123,9 @@ struct Footprint {
 
 impl Footprint {
     fn add(&mut self, device: u32, offset: u64, bytes: u64, at_random: bool) {
+        while bytes / self.piece_bytes > PIECES_EACH_MAX {
+            self.double();
+        }
         let (from, to) = (offset / self.piece_bytes, (offset + (bytes - 1)) / self.piece_bytes);
         (from..=to).for_each(|piece| _ = self.pieces.entry((device, piece)).or_default());
         if at_random && let Some(counts) = self.pieces.get_mut(&(device, from)) {
@@ -129,11 +134,15 @@ impl Footprint {
             self.at_random += 1;
         }
         while self.pieces.len() > PIECES_MAX && self.piece_bytes < 1 << 63 {
-            self.piece_bytes *= 2;
-            for ((device, piece), [even, odd]) in std::mem::take(&mut self.pieces) {
-                let counts = self.pieces.entry((device, piece / 2)).or_default();
-                *counts = [counts[0].saturating_add(even), counts[1].saturating_add(odd)];
-            }
+            self.double();
+        }
+    }
+
+    fn double(&mut self) {
+        self.piece_bytes *= 2;
+        for ((device, piece), [even, odd]) in std::mem::take(&mut self.pieces) {
+            let counts = self.pieces.entry((device, piece / 2)).or_default();
+            *counts = [counts[0].saturating_add(even), counts[1].saturating_add(odd)];
         }
     }
 

@@ -8,7 +8,8 @@
 //! event (queue 1, issue 7), the high half the kind of request.
 
 use super::{Devices, Event, Op, Record, Stage, Take, TraceError, open};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::io::{BufRead, Read};
 use std::path::{Path, PathBuf};
 
@@ -49,17 +50,17 @@ pub fn read(path: &Path, devices: &mut Devices, take: Take<'_>) -> Result<(), Tr
         file.prepare(devices)?;
         files.push(file);
     }
-    loop {
-        let time = |file: &Events| file.ready.front().map(|event| event.record.time_ns);
-        let first = files.iter_mut().filter(|file| !file.ready.is_empty()).min_by_key(|file| time(file));
-        let Some((file, event)) = first.and_then(|file| file.ready.pop_front().map(|event| (file, event))) else {
-            return Ok(());
-        };
-        if take(event).is_break() {
+    let first_of = |(at, file): (usize, &Events)| Some(Reverse((file.ready.front()?.record.time_ns, at)));
+    let mut firsts: BinaryHeap<_> = files.iter().enumerate().filter_map(first_of).collect();
+    while let Some(Reverse((_, at))) = firsts.pop() {
+        let file = &mut files[at];
+        if file.ready.pop_front().is_some_and(|event| take(event).is_break()) {
             return Ok(());
         }
         file.prepare(devices)?;
+        firsts.extend(first_of((at, file)));
     }
+    Ok(())
 }
 
 /// A file of events, read one after the other.

@@ -67,6 +67,34 @@ fn many_volumes_cost_no_more_each_than_few() {
     assert!(refused(&file(folder.path(), "long", long.as_bytes()), Format::Alibaba).contains("255 bytes"));
 }
 
+/// By a linear search for the next of 900 files these events took a quarter of a minute.
+#[test]
+fn a_trace_of_many_processors_costs_no_more_than_one_of_few() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (files, events) = (900_u64, 400);
+    for cpu in 0..files {
+        let event = |number: u64| {
+            let mut event = 0x6561_7407_u32.to_le_bytes().to_vec();
+            event.extend(1_u32.to_le_bytes());
+            event.extend((number * files + cpu).to_le_bytes());
+            event.extend((8 * number).to_le_bytes());
+            // A read of 4 KiB is queued.
+            [4096_u32, 1, 1, 8 << 20, 0, 0].iter().for_each(|field| event.extend(field.to_le_bytes()));
+            event
+        };
+        file(folder.path(), &format!("sda.blktrace.{cpu}"), &(0..events).flat_map(event).collect::<Vec<u8>>());
+    }
+    let source = Source::open(&folder.path().join("sda.blktrace.0"), Format::Blktrace).expect("a trace");
+    let mut times = 0..files * events;
+    source
+        .each(&mut |record| {
+            assert_eq!(Some(record.time_ns), times.next());
+            std::ops::ControlFlow::Continue(())
+        })
+        .expect("read again");
+    assert_eq!(times.next(), None);
+}
+
 #[test]
 fn numbers_at_the_end_of_their_range_neither_wrap_nor_panic() {
     let folder = tempfile::tempdir().expect("a folder");
