@@ -38,6 +38,7 @@ const TEXT_BYTES_MAX: u64 = 1 << 20;
 
 pub use load::{LoadSpec, Text, parse_split, parse_zones};
 pub use many::Many;
+pub(crate) use section::FILES_OF_SET_MAX;
 pub use section::{CopySpec, FileSystem, Prepare, SectionSpec};
 
 /// The key of [`crate::result::Record::extra`] for the middle of a part of the addresses, where `parts` divides them.

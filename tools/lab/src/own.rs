@@ -110,6 +110,18 @@ fn identity(folder: &Path) -> io::Result<String> {
 }
 
 impl Own {
+    /// Refuses a run that could have none.
+    ///
+    /// # Errors
+    /// A sentence with the remedy.
+    pub fn refuse_no_place() -> Result<(), String> {
+        let place = std::env::temp_dir();
+        tempfile::tempdir_in(&place).map(drop).map_err(|error| {
+            let place = place.display();
+            format!("the run needs a folder of its own in {place}, which cannot be made: {error}; set TMPDIR to another folder")
+        })
+    }
+
     /// Makes one for the run in a folder. `asked`: the files that the user had it make; a resumed run makes no others without
     /// being told, because a folder could name a place where a new file is obeyed, such as /etc/cron.d.
     ///

@@ -110,6 +110,7 @@ pub fn run(
     let specs = request.target_specs(experiment)?;
     let fio = fio_for(&specs)?;
     before::refuse(experiment, &request, &specs, None)?;
+    Own::refuse_no_place().map_err(RunError::Failed)?;
     let mut held = Held::default();
     before::hold(&mut held, &specs, &request, Server::None)?;
     let begun_ms = now_ms();

@@ -3,6 +3,7 @@
 use crate::array::Array;
 use crate::endurance::Smart;
 use crate::result::{DriveInfo, Environment, MemberFigures, SweepSample};
+use rustix::fs::{Mode, OFlags, open};
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -21,10 +22,26 @@ fn number(path: impl AsRef<Path>) -> Option<f64> {
 /// Bytes of a file or block device.
 ///
 /// # Errors
-/// When it cannot be opened.
+/// When it cannot be opened, or is neither.
 pub fn size_of(path: &Path) -> Result<u64, String> {
-    let end = File::open(path).and_then(|mut file| file.seek(SeekFrom::End(0)));
-    end.map_err(|error| format!("{}: {error}", path.display()))
+    // A pipe must not block this program.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let end = || -> std::io::Result<u64> {
+        let mut file: File = open(path, flags, Mode::empty())?.into();
+        let kind = file.metadata()?.file_type();
+        match kind.is_file() || kind.is_block_device() {
+            true => file.seek(SeekFrom::End(0)),
+            false => Err(std::io::Error::other("it is neither a file nor a block device")),
+        }
+    };
+    end().map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// Bytes of memory that programs may still use.
+pub fn memory_available() -> Option<u64> {
+    let page = fs::read_to_string("/proc/meminfo").ok()?;
+    let kib: u64 = page.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next()?.parse().ok())?;
+    Some(kib * 1024)
 }
 
 /// The machine now. Watches it for a second to measure the load of other programs.

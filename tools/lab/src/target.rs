@@ -20,7 +20,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use stria_plan::subject::SubjectSpec;
 
 /// Size of a file that is made when none is given.
@@ -239,9 +239,7 @@ impl TargetSpec {
             }
             "block" => Self::block(text, rest),
             "nbd" | "nbd+unix" | "nbds" | "nbds+unix" => {
-                let found = size.or_else(|| nbd_size(text));
-                let bytes = found
-                    .ok_or_else(|| usage("without nbdinfo its size is unknown: set --size, or install libnbd-bin".into()))?;
+                let bytes = size.map_or_else(|| nbd_size(text), Ok).map_err(usage)?;
                 Ok(Self::new(text, text, TargetKind::Nbd, bytes))
             }
             "array" => {
@@ -669,7 +667,13 @@ fn counts(level: &str) -> &'static str {
     }
 }
 
-fn nbd_size(uri: &str) -> Option<u64> {
-    let output = Command::new("nbdinfo").args(["--size", uri]).output().ok().filter(|output| output.status.success())?;
-    String::from_utf8_lossy(&output.stdout).trim().parse().ok()
+fn nbd_size(uri: &str) -> Result<u64, String> {
+    let output = Command::new("nbdinfo").args(["--size", uri]).stdin(Stdio::null()).output();
+    let output = output.map_err(|_| "without nbdinfo its size is unknown: set --size, or install libnbd-bin".to_owned())?;
+    let size = String::from_utf8_lossy(&output.stdout).trim().parse();
+    size.map_err(|_| {
+        let words = String::from_utf8_lossy(&output.stderr);
+        let last = words.trim().lines().last().unwrap_or("nbdinfo tells no size");
+        format!("it cannot be reached ({last}): check that its server runs, and the address")
+    })
 }

@@ -15,6 +15,48 @@ use stria_lab::target::{Amount, Part, TargetError};
 
 const BYTES: u64 = 16 << 20;
 
+/// Once fio was started, until the kernel ended it, or another program, for want of memory.
+#[test]
+fn a_load_that_needs_more_memory_than_there_is_does_not_begin() {
+    let place = tempfile::tempdir().expect("a folder");
+    let text = |load: &str| {
+        format!(
+            "name = \"t\"\ntitle = \"T\"\nquestion = \"Q?\"\n[[section]]\nname = \"s\"\ntest = \"sweep\"\nstate = \"as-found\"\n\
+             seconds = 0.5\nload = [{{ pattern = \"random\", threads = 1024, queue_depth = 4096, {load} }}]\n"
+        )
+    };
+    for load in ["block = \"64M\"", "mix = \"m\", block_split = \"4K/99:64M/1\""] {
+        let text = text(load);
+        let experiment = Experiment::parse("t.toml", &text).expect("sound");
+        let target = format!("file:{}", place.path().join("x.img").display());
+        let request = Request { targets: vec![target], size: Some(BYTES), ..Request::default() };
+        let begun = run(&experiment, &text, request, &place.path().join("out"), &AtomicBool::new(false), &mut Deaf);
+        let words = begun.expect_err("no machine has 256 TiB").to_string();
+        assert!(words.contains("256 TiB of data") && words.contains("smaller block, queue_depth or threads"), "{words}");
+        assert!(!place.path().join("x.img").exists() && !place.path().join("out").exists());
+    }
+}
+
+/// Before, these runs began, and stopped at their first step.
+#[test]
+fn a_target_that_cannot_be_made_or_reached_is_refused_before_the_run_begins() {
+    let place = tempfile::tempdir().expect("a folder");
+    let text = "name = \"t\"\ntitle = \"T\"\nquestion = \"Q?\"\n[[section]]\nname = \"s\"\ntest = \"sweep\"\n\
+        state = \"as-found\"\nload = [{ pattern = \"random\" }]\n";
+    let experiment = Experiment::parse("t.toml", text).expect("sound");
+    let missing = place.path().join("missing");
+    for (target, problem) in [
+        (format!("file:{}", missing.join("x.img").display()), "there is no folder"),
+        (format!("nbd+unix:///x?socket={}", missing.display()), "check that its server runs"),
+    ] {
+        let out = place.path().join("out");
+        let request = Request { targets: vec![target], ..Request::default() };
+        let begun = run(&experiment, text, request, &out, &AtomicBool::new(false), &mut Deaf);
+        let words = begun.expect_err("refused").to_string();
+        assert!(words.contains(problem) && !out.exists(), "{words}");
+    }
+}
+
 /// An export of zeros.
 struct Server {
     uri: String,

@@ -1,6 +1,6 @@
 //! Checks an experiment: every value must be within sensible bounds. An error names the remedy.
 
-use super::{Arrays, Experiment, LoadSpec, SectionSpec, options, parse_split, parse_zones};
+use super::{Arrays, CopySpec, Experiment, LoadSpec, SectionSpec, options, parse_split, parse_zones};
 use crate::result::SectionKind;
 use crate::trace::synthetic::{APPLICATIONS, Application};
 use std::collections::BTreeMap;
@@ -10,6 +10,8 @@ const LOADS_MAX: usize = 10_000;
 /// The most arrays that `arrays` names.
 const ARRAYS_MAX: usize = 4096;
 const SECTIONS_MAX: usize = 256;
+/// The most files of all copies together: their sizes are listed before the run begins.
+const FILES_MAX: u64 = 4_000_000;
 /// The longest heading or question.
 const WORDS_BYTES_MAX: usize = 2000;
 
@@ -90,6 +92,13 @@ impl Experiment {
         }
         for (at, section) in self.section.iter().enumerate() {
             section.check(&self.section[..at])?;
+        }
+        let files = self.section.iter().flat_map(|section| &section.copy).map(CopySpec::files_max).fold(0, u64::saturating_add);
+        if files > FILES_MAX {
+            return Err(format!(
+                "the copies of all sections have up to {files} files together, and at most {FILES_MAX} are copied: copy fewer sets, \
+                 a smaller total, or larger files"
+            ));
         }
         // Points show the name only.
         let mut mixes = BTreeMap::new();

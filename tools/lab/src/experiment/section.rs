@@ -1,6 +1,6 @@
 //! A part of an experiment: the test, the state of the drive, and the lengths and numbers of measurements.
 
-use super::LoadSpec;
+use super::{LoadSpec, parse_split};
 use crate::result::SectionKind;
 use crate::units::Size;
 use serde::{Deserialize, Serialize};
@@ -82,6 +82,17 @@ pub struct CopySpec {
     /// Files that are copied at a time.
     #[serde(default = "one")]
     pub threads: u32,
+}
+
+/// The most files of a set; its total may be larger.
+pub(crate) const FILES_OF_SET_MAX: u64 = 1_000_000;
+
+impl CopySpec {
+    /// The most files that it has: none is smaller than the smallest of its sizes, or half of all.
+    pub(super) fn files_max(&self) -> u64 {
+        let smallest = parse_split(&self.sizes).ok().and_then(|sizes| sizes.iter().map(|(bytes, _)| *bytes).min());
+        (self.total.0 / smallest.unwrap_or(1).max(1)).clamp(2, FILES_OF_SET_MAX)
+    }
 }
 
 /// A file system that is made for a copy.

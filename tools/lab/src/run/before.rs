@@ -8,6 +8,7 @@ use crate::plan::stages;
 use crate::replay::is_read_only;
 use crate::result::{IoMode, SectionKind, TargetKind};
 use crate::stage::{Scale, Step, destroys};
+use crate::state;
 use crate::target::{self, TargetError, TargetSpec};
 use crate::units::show_size;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,11 +31,16 @@ pub(super) fn refuse(
     }
     inapplicable(experiment, request, specs)?;
     let scale = request.scale(experiment);
-    let mut written = Vec::new();
+    let (mut written, memory_bytes) = (Vec::new(), state::memory_available());
     for spec in specs {
         let steps = allowed(experiment, request, spec, own)?;
         if request.hosts.is_empty() && spec.is_overwritten(&steps) {
             written.push(spec);
+        } else if request.hosts.is_empty() {
+            makable(spec)?;
+        }
+        if request.hosts.is_empty() && spec.model.is_none() {
+            check_memory(&steps, memory_bytes)?;
         }
         // The target on another host is unknown here: it has the name that --host gives.
         let elsewhere = request.hosts.iter().filter(|host| host.place.is_some() && steps.iter().any(destroys));
@@ -150,14 +156,31 @@ fn inapplicable(experiment: &Experiment, request: &Request, specs: &[TargetSpec]
     Ok(())
 }
 
+/// Checks that a target which is only read can be made if it does not exist.
+fn makable(spec: &TargetSpec) -> Result<(), TargetError> {
+    has_folder(spec)?;
+    for file in spec.files().iter().filter(|file| !file.exists()) {
+        let within = existing_folder(file);
+        tempfile::tempfile_in(&within).map_err(|error| {
+            let (file, within) = (file.display(), within.display());
+            TargetError::Failed(format!("{file} does not exist and cannot be made, as {within} cannot be written: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// A folder that does not exist is made for a pool only.
+fn has_folder(spec: &TargetSpec) -> Result<(), TargetError> {
+    let path = std::path::absolute(&spec.place).unwrap_or_else(|_| spec.place.clone().into());
+    match path.parent().filter(|folder| spec.kind == TargetKind::File && !folder.is_dir()) {
+        Some(folder) => Err(TargetError::Failed(format!("{}: there is no folder {}", spec.place, folder.display()))),
+        None => Ok(()),
+    }
+}
+
 /// Checks that the run can write everything that it must write.
 fn writable(spec: &TargetSpec) -> Result<(), TargetError> {
-    if spec.kind == TargetKind::File {
-        let path = std::path::absolute(&spec.place).unwrap_or_else(|_| spec.place.clone().into());
-        if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
-            return Err(TargetError::Failed(format!("{}: there is no folder {}", spec.place, folder.display())));
-        }
-    }
+    has_folder(spec)?;
     let failed = |place: &dyn std::fmt::Display, why: &str| {
         Err(TargetError::Failed(format!(
             "{place} cannot be written, and the experiment writes to it: {why}; --read-only runs only the loads that read"
@@ -187,6 +210,25 @@ fn writable(spec: &TargetSpec) -> Result<(), TargetError> {
         }
     }
     Ok(())
+}
+
+/// Checks that the data of all requests in flight fits into half of the memory that is free: fio would be killed, or another
+/// program of this machine.
+fn check_memory(steps: &[Step], available: Option<u64>) -> Result<(), TargetError> {
+    let (Some(load), Some(available)) = (steps.iter().filter_map(Step::load).max_by_key(|load| load.memory_bytes()), available)
+    else {
+        return Ok(());
+    };
+    let bytes = load.memory_bytes();
+    if bytes <= available / 2 {
+        return Ok(());
+    }
+    let (bytes, available) = (show_size(bytes), show_size(available));
+    Err(TargetError::Failed(format!(
+        "the requests in flight of {} threads with queue depth {} hold {bytes} of data, and this machine has {available} of memory \
+         left, of which half may be used: set a smaller block, queue_depth or threads",
+        load.threads, load.queue_depth
+    )))
 }
 
 /// The folder of a file, or the first existing folder above it.

@@ -1,6 +1,6 @@
 //! A set of files that is copied.
 
-use crate::experiment::{CopySpec, FileSystem, parse_split};
+use crate::experiment::{CopySpec, FILES_OF_SET_MAX, FileSystem, parse_split};
 
 /// Files that are copied.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ impl CopySet {
         let mut counts = vec![0_u32; sizes.len()];
         let (mut files, mut bytes, mut stored) = (Vec::new(), 0, 0);
         // The next size is the one that is farthest below its share; none is larger than half of all.
-        while bytes < total && stored < stored_max && files.len() < 1_000_000 {
+        while bytes < total && stored < stored_max && (files.len() as u64) < FILES_OF_SET_MAX {
             let lag = |at: &usize| sizes[*at].1 * (files.len() + 1) as f64 / 100.0 - f64::from(counts[*at]);
             let next = (0..sizes.len()).max_by(|a, b| lag(a).total_cmp(&lag(b))).expect("there is a size");
             counts[next] += 1;

@@ -57,6 +57,14 @@ pub struct Load {
 }
 
 impl Load {
+    /// Bytes of all requests in flight, each as large as the largest.
+    pub fn memory_bytes(&self) -> u64 {
+        let split = self.mix.as_ref().and_then(|mix| mix.block_split.as_ref());
+        let sizes = split.and_then(|split| parse_split(split).ok()).unwrap_or_default();
+        let largest = sizes.iter().map(|(bytes, _)| *bytes).fold(self.block_bytes, u64::max);
+        largest.saturating_mul(u64::from(self.queue_depth)).saturating_mul(u64::from(self.threads))
+    }
+
     /// One thread with one request in flight; the rest by struct update.
     pub fn new(pattern: Pattern, block_bytes: u64, read_percent: u8, seconds: f64) -> Self {
         Self {

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use stria_lab::experiment::Experiment;
-use stria_lab::fio::Host;
+use stria_lab::fio::{Host, Place};
 use stria_lab::result::{Manifest, Note, RunStatus};
 use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
 use stria_lab::target::TargetError;
@@ -353,6 +353,16 @@ fn a_file_that_the_user_asked_for_is_made_by_the_resumed_run() {
     assert!(files[0].exists() && !files[1].exists());
     assert_eq!(go_on(&out, &Consent::default()).expect("done").status, RunStatus::Done);
     assert!(files.iter().all(|file| !file.exists()));
+}
+
+/// A folder may name a pipe as the target of its replay. The program waited for a writer, and no signal ended it.
+#[test]
+fn a_target_that_is_a_pipe_is_refused_at_once() {
+    let place = tempfile::tempdir().expect("a folder");
+    let pipe = place.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let words = stria_lab::replay::size_of(&Place::Path(pipe)).expect_err("no target").to_string();
+    assert!(words.contains("neither a file nor a block device"), "{words}");
 }
 
 #[test]
