@@ -118,7 +118,8 @@ impl Own {
         let place = std::env::temp_dir();
         tempfile::tempdir_in(&place).map(drop).map_err(|error| {
             let place = place.display();
-            format!("the run needs a folder of its own in {place}, which cannot be made: {error}; set TMPDIR to another folder")
+            let cause = error.kind();
+            format!("the run needs a folder of its own in {place}, which cannot be made: {cause}; set TMPDIR to another folder")
         })
     }
 

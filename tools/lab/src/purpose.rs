@@ -25,8 +25,9 @@ const ENDS: usize = 64;
 const PIECE_BYTES: u64 = 1 << 20;
 /// 1,048,576: the most pieces that are distinguished; 48 MiB of memory.
 const PIECES_MAX: usize = 1 << 20;
-/// 16: the most pieces that a request may touch. Pieces double for a larger one, so that its cost does not grow with its size.
-const PIECES_EACH_MAX: u64 = 16;
+/// 4: the pieces of the largest request that is not split. Pieces double for a larger one, so that its cost does not grow with
+/// its size.
+const PIECES_EACH_MAX: u64 = 4;
 /// 32: the assumed requests in flight if a trace has no response times.
 const DEPTH: u32 = 32;
 /// Powers of two from 4 KiB to 4 MiB.
