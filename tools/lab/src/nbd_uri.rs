@@ -12,6 +12,11 @@ pub(crate) fn address(uri: &str) -> Option<Address> {
     parse(uri).ok().map(|(address, _)| address)
 }
 
+/// True if a target is an export that is reached over a network.
+pub(crate) fn is_over_network(target: &str) -> bool {
+    target.contains("://") && !["nbd+unix://", "nbds+unix://"].iter().any(|local| target.starts_with(local))
+}
+
 /// The server and the export of a URI.
 pub(crate) fn parse(uri: &str) -> Result<(Address, String), String> {
     let bad = || {

@@ -4,6 +4,7 @@ use super::RunError;
 use crate::experiment::{Experiment, SchemaError};
 use crate::fio::{Host, Place};
 use crate::modelled::On;
+use crate::nbd_uri::is_over_network;
 use crate::result::{ResultError, SectionKind, TargetKind, inside};
 use crate::stage::Scale;
 use crate::target::{Part, Pool, Site, TargetError, TargetSpec};
@@ -76,10 +77,31 @@ pub struct Request {
 pub struct Consent {
     /// Targets that may be overwritten, besides files that this run created.
     pub destroy: Vec<String>,
+    /// Targets that may be contacted over the network.
+    pub targets: Vec<String>,
     /// Machines whose fio and ssh may be contacted.
     pub hosts: Vec<Host>,
     /// The `stria` program.
     pub program: PathBuf,
+}
+
+impl Consent {
+    /// Refuses targets of a folder that are reached over a network, unless the user named them.
+    ///
+    /// # Errors
+    /// A sentence with the option that allows the contact.
+    pub fn allow_contact(&self, targets: &[String], folder: &Path) -> Result<(), TargetError> {
+        let is_allowed = |target: &String| self.targets.contains(target) || self.destroy.contains(target);
+        match targets.iter().find(|target| is_over_network(target) && !is_allowed(target)) {
+            Some(target) => Err(TargetError::Unsafe(format!(
+                "the run in {} measures {}, which is reached over a network: allow the contact with --target {}",
+                folder.display(),
+                target.escape_debug(),
+                target.escape_debug()
+            ))),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Request {
@@ -179,6 +201,7 @@ impl Request {
             };
             return Err(TargetError::Unsafe(format!("the run in {} {where_to}", folder.display())).into());
         }
+        consent.allow_contact(&request.targets, folder)?;
         let relative = |text: &String| {
             let path = text.strip_prefix("file:").or(text.strip_prefix("dir:")).or(text.strip_prefix("block:")).unwrap_or(text);
             matches!(Place::new(path), Place::Path(path) if path.is_relative()) && !is_made_up(text)

@@ -300,6 +300,37 @@ fn a_file_that_the_run_did_not_make_keeps_its_size_unless_it_is_named() {
     }
 }
 
+/// A folder could have this machine contact any server that it reaches.
+#[test]
+fn an_export_over_a_network_is_contacted_only_if_the_user_names_it() {
+    let place = tempfile::tempdir().expect("a folder");
+    let folder = interrupted(place.path());
+    let reads =
+        std::fs::read_to_string(folder.join("experiment.toml")).expect("there").replace("read_percent = 0", "read_percent = 100");
+    std::fs::write(folder.join("experiment.toml"), reads).expect("written");
+    let server = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    server.set_nonblocking(true).expect("a socket");
+    let old = place.path().join("x.img").display().to_string();
+    let port = server.local_addr().expect("bound").port();
+    for uri in [format!("nbd://127.0.0.1:{port}/x"), format!("nbds://127.0.0.1:{port}/x"), format!("NBD://127.0.0.1:{port}")] {
+        edit(&folder, "request.json", |request| request["targets"] = json!([uri]));
+        let manifest = std::fs::read(folder.join("manifest.json")).expect("there");
+        edit(&folder, "manifest.json", |manifest| {
+            let id = manifest["sections"][0]["id"].as_str().expect("a name").replace(&old, &uri);
+            (manifest["sections"][0]["id"], manifest["sections"][0]["target"]) = (json!(id), json!(uri));
+        });
+        let refused = go_on(&folder, &Consent::default());
+        assert!(is_unsafe(&refused) && server.accept().is_err(), "{uri}: {refused:?}");
+        assert!(refused.expect_err("refused").to_string().contains(&format!("--target {uri}")));
+        std::fs::write(folder.join("manifest.json"), manifest).expect("written");
+    }
+    let uri = format!("nbd://127.0.0.1:{port}/x");
+    edit(&folder, "request.json", |request| request["targets"] = json!([uri]));
+    let consent = Consent { targets: vec![uri], ..Consent::default() };
+    let refused = go_on(&folder, &consent);
+    assert!(refused.is_err() && !is_unsafe(&refused), "it is no server: {refused:?}");
+}
+
 /// A folder could have root make a file that other programs obey, with a content that `buffer_pattern` gives.
 #[test]
 fn a_file_that_only_the_folder_asks_for_is_not_made() {

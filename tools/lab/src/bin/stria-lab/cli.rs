@@ -141,6 +141,9 @@ pub struct Resume {
     /// repeat for more.
     #[arg(long, value_name = "DRIVE", value_hint = ValueHint::FilePath)]
     pub destroy: Vec<String>,
+    /// Contact this export over the network, as the run did; needed again, too. Repeat for several.
+    #[arg(long, short, value_name = "URI")]
+    pub target: Vec<String>,
     /// Measure from this machine, as the run did; needed again, too. Repeat for several.
     #[arg(long, value_name = "HOST")]
     pub host: Vec<String>,

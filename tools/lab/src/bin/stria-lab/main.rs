@@ -52,14 +52,15 @@ fn lab(command: Lab, json: bool) -> Result<u8, Failure> {
         Lab::Plan(command) => plan(&command, json),
         Lab::Run(command) => return self::run_experiment(command, json),
         Lab::Resume(command) => {
-            if let Some(code) = replay::resume(&command.run, &command.destroy, json)? {
-                return Ok(code);
-            }
             let consent = Consent {
                 destroy: command.destroy,
+                targets: command.target,
                 hosts: command.host.iter().map(|host| Host::parse(host)).collect(),
                 program: program::find("stria"),
             };
+            if let Some(code) = replay::resume(&command.run, &consent, json)? {
+                return Ok(code);
+            }
             let manifest =
                 with_progress(json, |stop, progress| resume(&command.run, &consent, stop, progress))?.map_err(failure)?;
             return finish(&command.run, None, &manifest, json);

@@ -9,6 +9,7 @@ use stria_lab::replay::{Fit, Options, Outcome, Pace};
 use stria_lab::replay_run::{self, KeepError, Origin, Request, asked, keep};
 use stria_lab::report;
 use stria_lab::result::{Manifest, RunStatus};
+use stria_lab::run::Consent;
 use stria_lab::trace::synthetic::{self, APPLICATIONS, Application};
 use stria_lab::trace::{Format, Source};
 use stria_terminal::output::{print, print_json};
@@ -93,9 +94,11 @@ fn open(origin: &Origin) -> Result<Source, Failure> {
 }
 
 /// Resumes the replay in a folder; `None` if the folder has none. The user must allow overwriting again.
-pub fn resume(folder: &Path, destroy: &[String], json: bool) -> Result<Option<u8>, Failure> {
+pub fn resume(folder: &Path, consent: &Consent, json: bool) -> Result<Option<u8>, Failure> {
     let Some(mut request) = asked(folder).map_err(failure)? else { return Ok(None) };
-    request.destroy = destroy.contains(&request.target.to_string());
+    let target = request.target.to_string();
+    request.destroy = consent.destroy.contains(&target);
+    consent.allow_contact(&[target], folder).map_err(crate::failure)?;
     if !json {
         eprintln!(
             "continues the replay of {} on {}",
