@@ -2,7 +2,7 @@
 
 use super::{Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, FirmwareActivation, FirmwareRequest, MemberView};
-use crate::error_words::{Causes, ErrorSentence, ErrorSentence as Say, Words};
+use crate::error_words::{Cause, Causes, ErrorSentence, ErrorSentence as Say, Words};
 use crate::mounts::{mounted, users};
 use crate::progress::running;
 use crate::result_words::ResultSentence;
@@ -268,20 +268,23 @@ fn after_commit(
     }
 }
 
+/// The reason why a step failed, and its sentence.
+type Why = (String, Cause<ErrorSentence>);
+
 /// The steps of a reset. Each may fail; tests have a drive and an array of their own here.
 trait Steps {
     /// Holds sweeps: a spare would take the slot.
-    fn hold(&self) -> Result<(), Words>;
+    fn hold(&self) -> Result<(), Why>;
     /// The member leaves the array.
-    fn leave(&self) -> Result<(), Words>;
+    fn leave(&self) -> Result<(), Why>;
     /// Its controller is reset.
-    fn reset(&self) -> Result<(), Words>;
+    fn reset(&self) -> Result<(), Why>;
     /// It can be read again.
-    fn answers(&self) -> Result<(), Words>;
+    fn answers(&self) -> Result<(), Why>;
     /// It is a member again; says how.
-    fn come_back(&self) -> Result<String, Words>;
+    fn come_back(&self) -> Result<String, Why>;
     /// Sweeps go on.
-    fn go_on(&self) -> Result<(), Words>;
+    fn go_on(&self) -> Result<(), Why>;
 }
 
 /// Takes a member out of its array, resets it, and brings it back. Returns how it came back.
@@ -290,27 +293,27 @@ trait Steps {
 /// The steps that failed, and the state of the array.
 fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, Faults> {
     let (array, drive) = (|| name.to_owned(), || shown.to_owned());
-    if let Err((reason, cause)) = steps.hold().map_err(Words::parts) {
+    if let Err((reason, cause)) = steps.hold() {
         return Err(vec![Say::ResetNeedsHold { array: array(), reason, cause, drive: drive() }]);
     }
     let (mut faults, mut back): (Faults, _) = (Vec::new(), None);
-    if let Err((reason, cause)) = steps.leave().map_err(Words::parts) {
+    if let Err((reason, cause)) = steps.leave() {
         faults.push(Say::ResetNeedsLeave { drive: drive(), array: array(), reason, cause });
     } else {
-        if let Err((reason, cause)) = steps.reset().map_err(Words::parts) {
+        if let Err((reason, cause)) = steps.reset() {
             faults.push(Say::ResetFailed { drive: drive(), reason, cause });
         }
         // Whatever became of the reset, the member is to come back.
-        match steps.answers().map_err(Words::parts) {
+        match steps.answers() {
             Err((reason, cause)) => faults.push(Say::ResetNoAnswer { drive: drive(), reason, cause, array: array() }),
-            Ok(()) => match steps.come_back().map_err(Words::parts) {
+            Ok(()) => match steps.come_back() {
                 Err((reason, cause)) => faults.push(Say::ResetNoReturn { drive: drive(), array: array(), reason, cause }),
                 Ok(_) if !faults.is_empty() => faults.push(Say::ResetIsBack { array: array() }),
                 Ok(text) => back = Some(text),
             },
         }
     }
-    if let Err((reason, cause)) = steps.go_on().map_err(Words::parts) {
+    if let Err((reason, cause)) = steps.go_on() {
         faults.extend(back.take().map(|_| Say::ResetIsBack { array: array() }));
         faults.push(Say::SweepsStillHeld { reason, cause, array: array() });
     }
@@ -321,9 +324,9 @@ fn reset_member(steps: &impl Steps, name: &str, shown: &str) -> Result<String, F
 fn reset_unused(steps: &impl Steps, shown: &str) -> Result<String, Faults> {
     let drive = || shown.to_owned();
     let failed = |(reason, cause)| vec![Say::ResetFailed { drive: drive(), reason, cause }];
-    steps.reset().map_err(Words::parts).map_err(failed)?;
+    steps.reset().map_err(failed)?;
     let silent = |(reason, cause)| vec![Say::ResetOfUnused { drive: drive(), reason, cause }];
-    steps.answers().map_err(Words::parts).map_err(silent)?;
+    steps.answers().map_err(silent)?;
     Ok("its controller was reset".into())
 }
 
@@ -339,50 +342,50 @@ struct OfService<'a> {
 
 impl OfService<'_> {
     /// Sweeps that were paused by command stay so.
-    fn set_hold(&self, hold: bool) -> Result<(), Words> {
+    fn set_hold(&self, hold: bool) -> Result<(), Why> {
         if self.was_paused {
             return Ok(());
         }
-        self.service.pause(&self.served.name, hold).map(drop).map_err(|error| error.words())
+        self.service.pause(&self.served.name, hold).map(drop).map_err(|error| error.words().parts())
     }
 }
 
 impl Steps for OfService<'_> {
-    fn hold(&self) -> Result<(), Words> {
+    fn hold(&self) -> Result<(), Why> {
         self.set_hold(true)
     }
 
-    fn leave(&self) -> Result<(), Words> {
-        self.service.fail(&self.served.name, self.path.to_owned()).map(drop).map_err(|error| error.words())
+    fn leave(&self) -> Result<(), Why> {
+        self.service.fail(&self.served.name, self.path.to_owned()).map(drop).map_err(|error| error.words().parts())
     }
 
-    fn reset(&self) -> Result<(), Words> {
-        stria_health::reset(self.path).map_err(|error| Words::told(error.to_string()))
+    fn reset(&self) -> Result<(), Why> {
+        stria_health::reset(self.path).map_err(|error| Words::told(error.to_string()).parts())
     }
 
-    fn answers(&self) -> Result<(), Words> {
+    fn answers(&self) -> Result<(), Why> {
         wait_for(self.path)
     }
 
-    fn come_back(&self) -> Result<String, Words> {
+    fn come_back(&self) -> Result<String, Why> {
         let request =
             AddRequest { path: self.path.to_owned(), span: None, force: false, confirmed: None, return_only: self.return_only };
-        self.service.add(&self.served.name, request).map(|done| done.message).map_err(|error| error.words())
+        self.service.add(&self.served.name, request).map(|done| done.message).map_err(|error| error.words().parts())
     }
 
-    fn go_on(&self) -> Result<(), Words> {
+    fn go_on(&self) -> Result<(), Why> {
         self.set_hold(false)
     }
 }
 
 /// Waits until a drive can be read again.
-fn wait_for(path: &Path) -> Result<(), Words> {
+fn wait_for(path: &Path) -> Result<(), Why> {
     let end = Instant::now() + BACK_WITHIN;
     loop {
         let read = File::open(path).and_then(|mut drive| drive.read_exact(&mut [0; 4096]));
         match read {
             Ok(()) => return Ok(()),
-            Err(error) if Instant::now() > end => return Err(error.to_string().into()),
+            Err(error) if Instant::now() > end => return Err((error.to_string(), Cause(None))),
             Err(_) => std::thread::sleep(Duration::from_millis(200)),
         }
     }

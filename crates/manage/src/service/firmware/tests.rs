@@ -99,29 +99,29 @@ struct Standin {
 }
 
 impl Standin {
-    fn step(&self, name: &'static str) -> Result<(), Words> {
+    fn step(&self, name: &'static str) -> Result<(), Why> {
         self.done.borrow_mut().push(name);
-        if self.fails.contains(&name) { Err(format!("no {name}").into()) } else { Ok(()) }
+        if self.fails.contains(&name) { Err((format!("no {name}"), Cause(None))) } else { Ok(()) }
     }
 }
 
 impl Steps for Standin {
-    fn hold(&self) -> Result<(), Words> {
+    fn hold(&self) -> Result<(), Why> {
         self.step("hold")
     }
-    fn leave(&self) -> Result<(), Words> {
+    fn leave(&self) -> Result<(), Why> {
         self.step("leave")
     }
-    fn reset(&self) -> Result<(), Words> {
+    fn reset(&self) -> Result<(), Why> {
         self.step("reset")
     }
-    fn answers(&self) -> Result<(), Words> {
+    fn answers(&self) -> Result<(), Why> {
         self.step("answers")
     }
-    fn come_back(&self) -> Result<String, Words> {
+    fn come_back(&self) -> Result<String, Why> {
         self.step("come_back").map(|()| "it returned".into())
     }
-    fn go_on(&self) -> Result<(), Words> {
+    fn go_on(&self) -> Result<(), Why> {
         self.step("go_on")
     }
 }
