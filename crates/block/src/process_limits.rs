@@ -18,7 +18,8 @@ const REMEDIES: [(&str, &str); 4] = [
 /// A sentence about a failure, followed by the limit to raise if it has the system's words for one that was reached, and does
 /// not name it yet.
 pub fn with_limit(sentence: &str) -> String {
-    let remedy = REMEDIES.iter().find(|(words, _)| sentence.contains(words)).filter(|_| !sentence.contains("`ulimit"));
+    let is_named = |remedy: &str| sentence.contains("`ulimit") || sentence.contains(remedy);
+    let remedy = REMEDIES.iter().find(|(words, _)| sentence.contains(words)).filter(|(_, remedy)| !is_named(remedy));
     remedy.map_or_else(|| sentence.to_owned(), |(_, remedy)| format!("{sentence}; {remedy}"))
 }
 

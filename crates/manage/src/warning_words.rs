@@ -131,6 +131,9 @@ mod tests {
         let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
         let files = [
             "../../format/src/md/assemble.rs",
+            "../../format/src/md/assemble/intent.rs",
+            "../../format/src/md/assemble/logs.rs",
+            "../../format/src/md/assemble/verdicts.rs",
             "../../host/src/lacking.rs",
             "../../host/src/open.rs",
             "../../host/src/marks.rs",

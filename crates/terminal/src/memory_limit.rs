@@ -39,7 +39,7 @@ pub fn memory_limit_warning() -> Option<String> {
     let page = page();
     let (bytes, option, setting) = set(&page).next()?;
     Some(format!(
-        "this process may use {} of memory only, and ends when a thread or a request needs more: set `{option} unlimited` \
+        "this process may use {} of memory only, and ends when a thread or a request needs more: lift the limit that `{option}` shows \
          ({setting}=infinity in a systemd unit)",
         show(bytes)
     ))

@@ -460,7 +460,8 @@ mod tests {
         let [Action::Set { array, read_only: Some(false), force: false, .. }] = &matter.remedies[..] else {
             panic!("{matter:?}")
         };
-        assert!(array == "tank" && matter.action.starts_with("`stria set tank --read-only off`, then `stria add"), "{matter:?}");
+        let first = "`stria set tank --read-only off`, then `stria add";
+        assert!(array == "tank" && matter.action.starts_with(first), "{matter:?}");
         let mut unreplayed = lost;
         unreplayed["unreplayed"] = "I/O error".into();
         let matters = summary(&[entry("tank", unreplayed)], &[], &[], &[]).matters;
