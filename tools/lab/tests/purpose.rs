@@ -56,7 +56,7 @@ fn a_trace_of_few_requests_is_said_to_tell_little() {
 fn a_request_of_a_gibibyte_costs_no_more_than_a_small_one() {
     let folder = folder();
     let mut text = String::new();
-    (0..100_000_u64).for_each(|at| writeln!(text, "a,R,{},1073741824,{at}", at % 1000 << 30).expect("memory"));
+    (0..100_000_u64).for_each(|at| writeln!(text, "a,R,{},1073741824,{at}", (at % 1000) << 30).expect("memory"));
     let purpose = of(&file(folder.path(), "large.csv", &text));
     assert_eq!(purpose.parts[0].footprint_bytes, Some(1000 << 30));
 }

@@ -58,7 +58,7 @@ fn what_an_experiment_asks_for_is_bounded_before_it_is_reckoned() {
     assert!(refused(&format!("{copies}{parts}\" }}]\n")).contains("at most 64"));
     // Once a plan of 700 KB listed the sizes of 20,000 sets of a million files, until the memory was full.
     let set = "{ name = \"x\", sizes = \"1/100\", total = \"1G\" }";
-    let sets = format!("[[section]]\nname = \"c\"\ntest = \"file-copy\"\ncopy = [{}]\n", vec![set; 5].join(", "));
+    let sets = format!("[[section]]\nname = \"c\"\ntest = \"file-copy\"\ncopy = [{}]\n", [set; 5].join(", "));
     assert!(refused(&sets).contains("up to 5000000 files together"));
     let levels = vec!["\"5\""; 100].join(", ");
     let arrays = format!("arrays = {{ levels = [{levels}], members = [{}], bare = true }}\n{}", list(100), with_load(""));
