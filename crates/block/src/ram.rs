@@ -18,7 +18,10 @@ impl RamDevice {
 
     /// A zeroed device that claims `limits`.
     pub fn with_limits(limits: Limits) -> Self {
-        Self { memory: Buffer::zeroed(bytes(limits.size_sectors)), limits, ended: Vec::new() }
+        let mut memory = Buffer::zeroed(bytes(limits.size_sectors));
+        // A measurement must not pay for the first use of a page.
+        memory.fill(0);
+        Self { memory, limits, ended: Vec::new() }
     }
 
     /// The device's bytes, for tests and tools.
