@@ -5,7 +5,7 @@ fn fio() -> Fio {
     Fio { version: "fio-3.33".into(), engine: "io_uring" }
 }
 
-/// Before, whoever lacked threads or files was told to install fio, and fio's own words name no limit.
+/// Without the mend the advice was to install fio. The words of fio itself name no limit.
 #[test]
 fn a_limit_that_stops_fio_is_named() {
     for (number, named, installs) in [(2, "apt-get install fio", true), (24, "`ulimit -n`", false), (11, "`ulimit -u`", false)] {
