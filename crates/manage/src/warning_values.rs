@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::fmt;
+use stria_format::md::assemble::missed;
 
 /// The slots without their redundancy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -60,7 +61,7 @@ pub struct Updates(pub u64);
 
 impl fmt::Display for Updates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "missed {} superblock {}", self.0, if self.0 == 1 { "update" } else { "updates" })
+        f.write_str(&missed(self.0))
     }
 }
 
