@@ -36,6 +36,14 @@ async function on(prepare, readers, work) {
   }
 }
 
+/** Makes an array of so many images, and an image that may become its member. Returns those of the array. */
+function array_and_new(machine, name, level, count) {
+  const drives = Array.from({ length: count }, (_, index) => machine.image(`drive-${index}.img`));
+  machine.image("new.img");
+  machine.array(name, level, drives);
+  return drives;
+}
+
 const headline = (page, name) => page.getByRole("heading", { level: 1, name }).waitFor();
 const dialog = (page) => page.getByRole("dialog");
 const press = (page, name) => page.getByRole("button", { name, exact: true }).click();
@@ -48,9 +56,7 @@ const followed = (page) => dialog(page).getByText(/Done at \d/).waitFor();
 test("the bad day: a drive is lost under load, found, explained, replaced and rebuilt, and the reader knows until when", async () => {
   let drives;
   const prepare = (machine) => {
-    drives = [0, 1, 2, 3].map((index) => machine.image(`drive-${index}.img`));
-    machine.image("new.img");
-    machine.array("tank", "5", drives);
+    drives = array_and_new(machine, "tank", "5", 4);
   };
   await on(prepare, 1, async (machine, page) => {
     await headline(page, "All is well.");
@@ -143,9 +149,7 @@ const english_in = async (part) => {
 test("the bad day in German: no sentence of the server is English, in the plans, on the first screen and among the events", async () => {
   let drives;
   const prepare = (machine) => {
-    drives = [0, 1, 2].map((index) => machine.image(`drive-${index}.img`));
-    machine.image("new.img");
-    machine.array("tank", "5", drives);
+    drives = array_and_new(machine, "tank", "5", 3);
   };
   const machine = new Machine();
   let tab = null;
@@ -463,9 +467,7 @@ test("settings change, a drive of the pool takes a lost one's place, and what ot
 test("two readers see the same; a plan that the other's order has overtaken is not carried out", async () => {
   let drives;
   const prepare = (machine) => {
-    drives = [0, 1].map((index) => machine.image(`drive-${index}.img`));
-    machine.image("new.img");
-    machine.array("pool", "1", drives);
+    drives = array_and_new(machine, "pool", "1", 2);
   };
   await on(prepare, 2, async (machine, one, other) => {
     machine.stria("fail", "pool", drives[1], "--force");
@@ -522,9 +524,7 @@ test("a daemon that crashes is named with the time since, and its state is the p
 test("a read-only array that has lost a drive takes writes first, then the drive: each step by the button of the first screen", async () => {
   let drives;
   const prepare = (machine) => {
-    drives = [0, 1, 2].map((index) => machine.image(`drive-${index}.img`));
-    machine.image("new.img");
-    machine.array("tank", "5", drives);
+    drives = array_and_new(machine, "tank", "5", 3);
   };
   await on(prepare, 1, async (machine, page) => {
     machine.stria("set", "tank", "--read-only", "on");
@@ -546,9 +546,7 @@ test("a read-only array that has lost a drive takes writes first, then the drive
 test("a rebuild that its daemon does not outlive is followed to its end after the restart, and is not said to have failed", async () => {
   let drives;
   const prepare = (machine) => {
-    drives = [0, 1, 2].map((index) => machine.image(`drive-${index}.img`));
-    machine.image("new.img");
-    machine.array("tank", "5", drives);
+    drives = array_and_new(machine, "tank", "5", 3);
   };
   await on(prepare, 1, async (machine, page) => {
     machine.stria("speed", "tank", "--max", "1M");
@@ -602,9 +600,7 @@ test("the same page inside Cockpit, over its channel to the socket: it shows, do
   let ws = null;
   let context = null;
   try {
-    drives = [0, 1, 2].map((index) => machine.image(`drive-${index}.img`));
-    machine.image("new.img");
-    machine.array("tank", "5", drives);
+    drives = array_and_new(machine, "tank", "5", 3);
     await machine.start();
     // The package as it is installed, with the socket of this machine.
     mkdirSync(join(share, "cockpit/stria"), { recursive: true });
