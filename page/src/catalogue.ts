@@ -223,6 +223,7 @@ export const catalogue = of({
   spare_to_buy: ["None is free here: one of at least {size} fits.", "Hier ist keines frei: es passt eines ab {size}.", "Свободных здесь нет: подойдёт накопитель от {size}."],
   reason_scrub: ["Last scrub {time}: all redundancy matches", "Letzte Prüfung {time}: alle Redundanz stimmt", "Последняя проверка {time}: избыточность согласована"],
   reason_scrub_bad: ["Last scrub {time}: mismatches were found", "Letzte Prüfung {time}: Abweichungen gefunden", "Последняя проверка {time}: найдены расхождения"],
+  reason_scrub_unchecked: ["Last scrub {time}: a part could not be compared, as drives were missing or unreadable", "Letzte Prüfung {time}: ein Teil war nicht zu vergleichen, da Laufwerke fehlten oder nicht lesbar waren", "Последняя проверка {time}: часть не с чем было сравнить, так как накопителей не хватало или они не читались"],
   reason_no_scrub: ["No scrub is on record", "Keine Prüfung verzeichnet", "Проверок в журнале нет"],
   reason_held: ["Scrubs are held: no next one", "Prüfungen sind angehalten: keine nächste", "Проверки приостановлены: следующей нет"],
   reason_next_scrub: ["Next scrub {time}", "Nächste Prüfung {time}", "Следующая проверка {time}"],

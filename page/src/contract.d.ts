@@ -1699,6 +1699,12 @@ export interface components {
              * @default false
              */
             trim_zeroes: boolean;
+            /**
+             * Format: uint64
+             * @description Sectors that the last complete scrub could not compare, because members were missing or could not be read.
+             * @default 0
+             */
+            unchecked_sectors: number;
             /** @description Writes are refused for this: what was in flight at the last crash could not be replayed. */
             unreplayed?: string | null;
             /** @description Its identity, as mdadm writes it. */
@@ -4114,6 +4120,11 @@ export interface components {
              * @description Milliseconds since 1970.
              */
             time_ms: number;
+            /**
+             * Format: uint64
+             * @description How many sectors a scrub could not compare, if any.
+             */
+            unchecked_sectors?: number | null;
         };
         /** @description A part of a drive. */
         Extent: {
@@ -4514,6 +4525,18 @@ export interface components {
                 /** Format: uint64 */
                 ms: number;
                 sweep: components["schemas"]["Sweep"];
+            };
+        } | {
+            /** @constant */
+            code: "scrub-left-unchecked";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+                /** Format: uint64 */
+                ms: number;
+                sweep: components["schemas"]["Sweep"];
+                /** Format: uint64 */
+                unchecked_sectors: number;
             };
         } | {
             /** @constant */
@@ -6514,6 +6537,12 @@ export interface components {
             mismatch_sectors: number;
             /** @description True if it repaired them. */
             repaired: boolean;
+            /**
+             * Format: uint64
+             * @description The sectors that it could not compare, because members were missing or could not be read.
+             * @default 0
+             */
+            unchecked_sectors: number;
         };
         /** @description The location of a drive in the machine. What sysfs does not show is `None`. */
         Seat: {
@@ -6815,6 +6844,13 @@ export interface components {
             values: Record<string, never>;
         } | {
             /** @constant */
+            code: "scrub-has-left-unchecked";
+            values: {
+                /** Format: uint64 */
+                unchecked_sectors: number;
+            };
+        } | {
+            /** @constant */
             code: "scrub-has-repaired";
             values: {
                 /** Format: uint64 */
@@ -7068,6 +7104,12 @@ export interface components {
              * @description Bytes in total, of the same.
              */
             total_bytes: number;
+            /**
+             * Format: uint64
+             * @description Sectors that a scrub could not compare so far.
+             * @default 0
+             */
+            unchecked_sectors: number;
         };
         /** @description A sweep that runs on an array or a span. */
         Task: {

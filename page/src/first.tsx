@@ -503,6 +503,24 @@ function ToldBy() {
 /** `spare_for`: an array to which a spare may be added. */
 type Line = { sign: "good" | "warning" | "critical" | "notice"; text: string; spare_for?: ArrayView };
 
+/** The last scrub of an array and its spans: the oldest end, the worst finding. `null`: one of them has none on record. */
+function scrub_line(view: ArrayView): Line | null {
+  const ends = family(view)
+    .filter((part) => part.spans.length === 0)
+    .map((part) => {
+      const kept = (part as ArrayView & Scrubs).last_scrub;
+      if (kept) return { ...kept, ended_ms: kept.ended_s * 1000 };
+      const event = events.value.findLast(({ array, kind, sweep }) => array === part.name && kind === "sweep_finished" && (sweep === "scrub" || sweep === "repair"));
+      return event && { ended_ms: event.time_ms, mismatch_sectors: event.mismatch_sectors ?? 0, unchecked_sectors: event.unchecked_sectors ?? 0, repaired: event.sweep === "repair" };
+    });
+  const known = ends.flatMap((end) => end ?? []);
+  if (known.length < ends.length) return null;
+  const time_of_end = { time: time(here(Math.min(...known.map((end) => end.ended_ms)))) };
+  if (known.some((end) => end.mismatch_sectors > 0 && !end.repaired)) return { sign: "warning", text: t("reason_scrub_bad", time_of_end) };
+  if (known.some((end) => end.unchecked_sectors > 0)) return { sign: "notice", text: t("reason_scrub_unchecked", time_of_end) };
+  return { sign: "good", text: t("reason_scrub", time_of_end) };
+}
+
 function lines(entry: ArrayEntry): Line[] {
   const view = entry.view;
   if (!view) return [];
@@ -520,15 +538,13 @@ function lines(entry: ArrayEntry): Line[] {
   else list.push({ sign: view.losses_survived > 0 ? "good" : view.level === "0" || view.level === "jbod" ? "notice" : "critical", text: view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none") });
   const spares = family(view).flatMap(spares_of).length;
   if (view.level !== "0" && view.level !== "jbod") list.push(spares > 0 ? { sign: "good", text: t("reason_spares", { n: spares }) } : { sign: "notice", text: t("reason_no_spare"), ...(whole && { spare_for: view }) });
-  const event = events.value.findLast((event) => event.array === view.name && event.kind === "sweep_finished" && event.sweep === "scrub");
-  const scrubs = view as typeof view & Scrubs;
-  const ended_ms = scrubs.last_scrub ? scrubs.last_scrub.ended_s * 1000 : event?.time_ms;
-  const is_bad = scrubs.last_scrub ? scrubs.last_scrub.mismatch_sectors > 0 && !scrubs.last_scrub.repaired : (view.mismatch_sectors ?? 0) > 0 && !view.mismatch_repaired;
-  if (ended_ms !== undefined) list.push({ sign: is_bad ? "warning" : "good", text: t(is_bad ? "reason_scrub_bad" : "reason_scrub", { time: time(here(ended_ms)) }) });
+  const scrub = scrub_line(view);
+  if (scrub) list.push(scrub);
   else if (view.level !== "0" && view.level !== "jbod") list.push({ sign: "notice", text: t("reason_no_scrub") });
+  const { next_scrub_s } = view as ArrayView & Scrubs;
   // A date would be a promise that a pause breaks.
   if (is_held(entry)) list.push({ sign: "notice", text: t("reason_held") });
-  else if (scrubs.next_scrub_s) list.push({ sign: "notice", text: t("reason_next_scrub", { time: time(here(scrubs.next_scrub_s * 1000)) }) });
+  else if (next_scrub_s) list.push({ sign: "notice", text: t("reason_next_scrub", { time: time(here(next_scrub_s * 1000)) }) });
   const worn = (drives.value ?? []).filter((drive) => members.some((member) => member.path === drive.path)).flatMap((drive) => drive.health?.wear_percent ?? []);
   if (worn.length > 0) list.push({ sign: Math.max(...worn) >= 80 ? "warning" : "good", text: t("reason_wear", { percent: percent(Math.max(...worn) / 100) }) });
   return list;

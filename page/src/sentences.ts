@@ -147,6 +147,7 @@ export const sentences: { readonly [C in Spoken["code"]]: Words } = {
   unreadable: ["{sectors} {sectors|Sektor ist|Sektoren sind} nahe {sync_sector} von keinem Laufwerk lesbar: Lesezugriffe der Clients scheitern, bis dort neu geschrieben wird", "секторы ({sectors} около {sync_sector}) не читаются ни с одного накопителя: чтение клиентов завершается ошибкой, пока их не перезапишут"],
   "sweep-started": ["{sweep} begonnen", "{sweep}: начало"],
   "sweep-finished": ["{sweep} beendet nach {ms}, {mismatch_sectors} {mismatch_sectors|Sektor|Sektoren} mit Abweichungen", "{sweep}: конец через {ms}, секторов с расхождениями: {mismatch_sectors}"],
+  "scrub-left-unchecked": ["{sweep} beendet nach {ms}, {mismatch_sectors} {mismatch_sectors|Sektor|Sektoren} mit Abweichungen; {unchecked_sectors} {unchecked_sectors|Sektor war|Sektoren waren} nicht zu vergleichen, da Laufwerke fehlen oder nicht lesbar sind: erneut prüfen, wenn der Verbund vollständig ist", "{sweep}: конец через {ms}, секторов с расхождениями: {mismatch_sectors}; секторов, которые не с чем сравнить, так как накопителей не хватает или они не читаются: {unchecked_sectors}. Повторите проверку, когда массив будет полным"],
   "sweep-found-wrong": ["{sweep} beendet nach {ms}, {mismatch_sectors} {mismatch_sectors|Sektor|Sektoren} mit Abweichungen; falsche Sektoren auf {wrong}", "{sweep}: конец через {ms}, секторов с расхождениями: {mismatch_sectors}; неверные секторы на {wrong}"],
   "sweep-paused": ["{sweep} bei {percent} % angehalten", "{sweep}: пауза на {percent} %"],
   "sweep-gives-way": ["{sweep} bei {percent} % für eine Wiederherstellung angehalten; danach geht es weiter", "{sweep}: пауза на {percent} % ради восстановления, затем продолжение"],
@@ -691,6 +692,7 @@ export const sentences: { readonly [C in Spoken["code"]]: Words } = {
 
   // How the last work by schedule has ended
   "scrub-is-clean": ["keine Abweichung", "расхождений нет"],
+  "scrub-has-left-unchecked": ["keine Abweichung in dem, was sich vergleichen ließ; {unchecked_sectors} {unchecked_sectors|Sektor war|Sektoren waren} nicht zu vergleichen", "в сравнимом расхождений нет; секторов, которые не с чем сравнить: {unchecked_sectors}"],
   "scrub-has-repaired": ["Abweichungen in {mismatch_sectors} {mismatch_sectors|Sektor|Sektoren}, repariert", "секторов с расхождениями: {mismatch_sectors}, исправлено"],
   "scrub-has-found": ["ABWEICHUNGEN in {mismatch_sectors} {mismatch_sectors|Sektor|Sektoren}", "РАСХОЖДЕНИЯ, секторов: {mismatch_sectors}"],
   "self-test-passed": ["bestanden", "пройдена"],

@@ -8,7 +8,7 @@ export type Action = Schemas["Action"];
 export type About = Schemas["About"];
 export type ArrayEntry = Full<Schemas["ArrayEntry"]>;
 /** `stria daemon` with schedules remembers scrubs over restarts. */
-export type Scrubs = { last_scrub?: { ended_s: number; mismatch_sectors: number; repaired: boolean } | null; next_scrub_s?: number | null };
+export type Scrubs = { last_scrub?: { ended_s: number; mismatch_sectors: number; unchecked_sectors: number; repaired: boolean } | null; next_scrub_s?: number | null };
 /** What the daemon remembers of the drives that empty slots had; a new one remembers nothing. */
 export type ArrayView = Omit<Full<Schemas["ArrayView"]>, "last_drives" | "spans"> & { last_drives?: Schemas["ArrayView"]["last_drives"]; spans: ArrayView[] };
 export type SparePool = Schemas["SparePool"];

@@ -487,8 +487,8 @@ impl Engine {
             members: members.iter().map(|member| self.member_status(member)).collect(),
             slots: members.slots().iter().map(|slot| slot.member).collect(),
             sweep: self.sweeper.status(&self.core),
-            mismatch_sectors: self.sweeper.last_mismatch().map(|(sectors, _)| sectors),
-            mismatch_repaired: self.sweeper.last_mismatch().is_some_and(|(_, repaired)| repaired),
+            last_scrub: self.sweeper.last_scrub().map(|(found, _)| found),
+            mismatch_repaired: self.sweeper.last_scrub().is_some_and(|(_, repaired)| repaired),
             losses_survived: self.core.members.borrow().losses_survived(),
             intent: intent.as_ref().map(|intent| {
                 (intent.marked_count(), self.core.geometry.sync_sectors().div_ceil(intent.chunk_sectors()) as usize)

@@ -85,5 +85,5 @@ pub use log_record::{AppendTerms, LogConfig, LogRecord, NEW_DATA_SECTORS_MAX};
 pub use recorder::{
     ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, NoMetadata, Recorder, SlotState, UpdateEnd,
 };
-pub use status::{ArrayStatus, Event, Health, LogStatus, MemberState, MemberStatus, Refusal, SweepKind, SweepStatus};
+pub use status::{ArrayStatus, Event, Findings, Health, LogStatus, MemberState, MemberStatus, Refusal, SweepKind, SweepStatus};
 pub use steer::LatencyTarget;

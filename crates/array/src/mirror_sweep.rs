@@ -78,7 +78,7 @@ pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<Array
     let mut parts = vec![range];
     while let Some(part) = parts.pop() {
         match compare(core, kind, part.clone()).await? {
-            Some(found) => all.mismatch_sectors += found.mismatch_sectors,
+            Some(found) => all.sectors += found.sectors,
             None => parts
                 .extend(halves(part, core.members.borrow().block_sectors_of_all()).into_iter().filter(|part| !part.is_empty())),
         }
@@ -228,7 +228,11 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
             check_health(core)?;
             // No member can read it any more. A smaller request of a client may, so this is reported and passed over.
             core.event(Event::Unreadable { sync_sector: sync_of_array(&start.run(sectors)).start, sectors });
+            found.pass_over(kind, sectors);
             continue;
+        }
+        if read.len() + unreadable.len() == 1 {
+            found.pass_over(kind, sectors);
         }
         let wrong = vote(core, kind, &mut read, start, &mut found);
         let (_, good) = read.swap_remove(0);
@@ -282,7 +286,7 @@ fn vote(
         let same = |index: usize| (0..count).filter(|&other| held(other) == held(index)).count();
         let most = (0..count).find(|&index| may_blame && count > 2 && same(index) * 2 > count);
         let right = most.unwrap_or(0);
-        found.mismatch_sectors += sectors.sectors();
+        found.sectors.mismatch_sectors += sectors.sectors();
         if most.is_none() {
             found.blame(sectors.clone(), None);
         }

@@ -43,7 +43,7 @@ pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>
         let page = next.run(alike_sectors(core, &next.run(PAGE_SECTORS.min(rows.end - next))));
         // `None`: bad blocks have changed while it waited for the lock.
         if let Some(found) = piece(core, work, page.clone(), true).await? {
-            all.mismatch_sectors += found.mismatch_sectors;
+            all.sectors += found.sectors;
             next = page.end;
         }
     }
@@ -87,7 +87,11 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
         computed.extend(wanted.into_iter().filter_map(|slot| Some((slot, known.remove(&slot)?))));
         checked
     } else {
-        (Found::default(), Vec::new())
+        let mut found = Found::default();
+        if is_lost {
+            found.pass_over(work.kind, rows.sectors());
+        }
+        (found, Vec::new())
     };
     let mut writes = Writes::default();
     let rewrites = writes.add_computed(core, work, rows.start, computed, &unreadable);
@@ -149,6 +153,8 @@ fn check(core: &Core, kind: SweepKind, rows: &Range<MemberSector>, known: &Rows)
         if let Some(supposed) = suppose(core, kind, map, known, at.clone()) {
             check_stripe(core, kind, row, &[known, &supposed], at, &mut found, &mut repairs);
             supposed.into_values().for_each(|buffer| core.buffers.give(buffer));
+        } else {
+            found.pass_over(kind, (at.len() / 512) as u64);
         }
     }
     (found, repairs)
@@ -378,7 +384,7 @@ fn check_stripe(
             continue;
         }
         let wrong = if may_blame { locate(core, map, known[0], &page) } else { None };
-        found.mismatch_sectors += rows.sectors();
+        found.sectors.mismatch_sectors += rows.sectors();
         found.blame(sync_of_rows(&rows), wrong.as_ref().map(|(slot, _)| *slot));
         match wrong {
             Some((slot, right)) if repair => repairs.push((slot, row_of(page.start), right)),

@@ -83,6 +83,32 @@ pub enum SweepKind {
     },
 }
 
+/// What a sweep found, in sectors of the sync space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Findings {
+    /// Redundancy did not match the data, or copies differed.
+    pub mismatch_sectors: u64,
+    /// A scrub had nothing to compare with, because members were missing or could not be read.
+    pub unchecked_sectors: u64,
+}
+
+impl std::ops::Add for Findings {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            mismatch_sectors: self.mismatch_sectors + other.mismatch_sectors,
+            unchecked_sectors: self.unchecked_sectors + other.unchecked_sectors,
+        }
+    }
+}
+
+impl std::ops::AddAssign for Findings {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
 /// The progress of a sweep.
 #[derive(Clone, Debug)]
 pub struct SweepStatus {
@@ -98,8 +124,8 @@ pub struct SweepStatus {
     pub eta_s: Option<u64>,
     /// Sectors of each member per second to which the sweep is limited while clients work.
     pub held_sectors_per_s: Option<u64>,
-    /// Sectors with a mismatch.
-    pub mismatch_sectors: u64,
+    /// What it has found so far.
+    pub found: Findings,
     /// Paused because clients come first, or by command.
     pub paused: bool,
 }
@@ -126,9 +152,9 @@ pub struct ArrayStatus {
     pub slots: Vec<Option<MemberId>>,
     /// The running sweep.
     pub sweep: Option<SweepStatus>,
-    /// Mismatching sectors that the last finished scrub found.
-    pub mismatch_sectors: Option<u64>,
-    /// True if that scrub repaired them.
+    /// What the last finished scrub found.
+    pub last_scrub: Option<Findings>,
+    /// True if that scrub repaired the mismatches.
     pub mismatch_repaired: bool,
     /// The number of members that may still be lost, whichever they are.
     pub losses_survived: usize,
@@ -161,7 +187,7 @@ impl ArrayStatus {
                 (Some(sweep), Some(other)) => Some(sweep.joined(&other)),
                 (sweep, other) => sweep.or(other),
             };
-            all.mismatch_sectors = all.mismatch_sectors.map(|found| found + lane.mismatch_sectors.unwrap_or(0));
+            all.last_scrub = all.last_scrub.map(|found| found + lane.last_scrub.unwrap_or_default());
             all.mismatch_repaired &= lane.mismatch_repaired;
             all.losses_survived = all.losses_survived.min(lane.losses_survived);
             // Several lanes may have set the same bit.
@@ -204,7 +230,7 @@ impl SweepStatus {
             sectors_per_s: self.sectors_per_s.min(other.sectors_per_s),
             eta_s: self.eta_s.max(other.eta_s),
             held_sectors_per_s: self.held_sectors_per_s.or(other.held_sectors_per_s),
-            mismatch_sectors: self.mismatch_sectors + other.mismatch_sectors,
+            found: self.found + other.found,
             paused: self.paused || other.paused,
             ..self
         }
@@ -332,8 +358,8 @@ pub enum Event {
     SweepFinished {
         /// Its kind.
         kind: SweepKind,
-        /// Sectors with a mismatch.
-        mismatch_sectors: u64,
+        /// What it found.
+        found: Findings,
         /// Members that a scrub found wrong, with the count of their wrong sectors.
         wrong: Vec<(MemberId, u64)>,
         /// Its duration.

@@ -11,7 +11,7 @@ use crate::member::RebuildTarget;
 use crate::of_level::of_level;
 use crate::personality::Personality;
 use crate::space::Arriving;
-use crate::status::{Event, Refusal, SweepKind, SweepStatus};
+use crate::status::{Event, Findings, Refusal, SweepKind, SweepStatus};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work, check_health};
 use crate::{Family, Flaw, Level, MemberSector, MemberState, Synced, mirror_sweep};
@@ -57,7 +57,7 @@ struct Sweep {
     running: RefCell<BTreeSet<SweepSector>>,
     workers: Cell<usize>,
     error: RefCell<Option<String>>,
-    mismatch_sectors: Cell<u64>,
+    found: Cell<Findings>,
     started: Nanos,
     /// Times, with the watermark then, from which the speed is computed. The first is as old as the speed looks back, or the sweep.
     marks: RefCell<VecDeque<(Nanos, SweepSector)>>,
@@ -94,13 +94,13 @@ impl Sweep {
 pub(crate) struct Sweeper {
     current: RefCell<Option<Rc<Sweep>>>,
     /// A scrub that was requested: repair, start position, and what earlier parts of it found.
-    ordered: Cell<Option<(bool, u64, u64)>>,
+    ordered: Cell<Option<(bool, u64, Findings)>>,
     /// The running scrub must end.
     cancelled: Cell<bool>,
     paused: Cell<bool>,
     stopped: Cell<bool>,
-    /// The finding of the last finished scrub, in sectors, and whether it repaired that.
-    last_mismatch: Cell<Option<(u64, bool)>>,
+    /// What the last finished scrub found, and whether it repaired the mismatches.
+    last_scrub: Cell<Option<(Findings, bool)>>,
     speed_min: Cell<u64>,
     speed_max: Cell<u64>,
     next_allowed: Cell<Nanos>,
@@ -120,7 +120,7 @@ impl Sweeper {
             cancelled: Cell::new(false),
             paused: Cell::new(false),
             stopped: Cell::new(false),
-            last_mismatch: Cell::new(None),
+            last_scrub: Cell::new(None),
             speed_min: Cell::new(SPEED_MIN),
             speed_max: Cell::new(UNBOUNDED),
             next_allowed: Cell::new(0),
@@ -143,7 +143,7 @@ impl Sweeper {
                 sectors_per_s: 0,
                 eta_s: None,
                 held_sectors_per_s: None,
-                mismatch_sectors: found,
+                found,
                 paused: false,
             });
         };
@@ -156,7 +156,7 @@ impl Sweeper {
             sectors_per_s: speed,
             eta_s: (sweep.end - done).checked_div(speed),
             held_sectors_per_s: self.held.get(),
-            mismatch_sectors: sweep.mismatch_sectors.get(),
+            found: sweep.found.get(),
             paused: self.paused.get(),
         })
     }
@@ -171,9 +171,9 @@ impl Sweeper {
         }
     }
 
-    /// The finding of the last finished scrub, in sectors, and whether it repaired that.
-    pub fn last_mismatch(&self) -> Option<(u64, bool)> {
-        self.last_mismatch.get()
+    /// What the last finished scrub found, and whether it repaired the mismatches.
+    pub fn last_scrub(&self) -> Option<(Findings, bool)> {
+        self.last_scrub.get()
     }
 
     pub fn is_running(&self) -> bool {
@@ -244,7 +244,7 @@ impl Sweeper {
 
     /// Starts a scrub.
     pub fn order(&self, core: &Core, repair: bool, from_sector: u64) {
-        self.ordered.set(Some((repair, from_sector, 0)));
+        self.ordered.set(Some((repair, from_sector, Findings::default())));
         core.sweep_changed.wake_all(&core.ready);
     }
 
@@ -296,8 +296,8 @@ fn may_rebuild(core: &Core) -> bool {
     !core.run.is_read_only() && core.log.stage() >= crate::log::StartStage::Replayed
 }
 
-/// A sweep to run: kind, members to rebuild, start, only marked chunks, mismatching sectors found so far.
-type Job = (SweepKind, SmallVec<[RebuildTarget; 2]>, Synced<SweepSpace>, bool, u64);
+/// A sweep to run: kind, members to rebuild, start, only marked chunks, and what was found so far.
+type Job = (SweepKind, SmallVec<[RebuildTarget; 2]>, Synced<SweepSpace>, bool, Findings);
 
 /// The sweep that should run now. On a read-only array only a scrub without repair.
 fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
@@ -319,11 +319,17 @@ fn next_job(core: &Core, sweeper: &Sweeper) -> Option<Job> {
     }
     let (targets, from, by_bitmap) = rebuild_targets(core);
     if sweeper.has_new(&targets) {
-        return Some((SweepKind::Rebuild, targets, from, by_bitmap, 0));
+        return Some((SweepKind::Rebuild, targets, from, by_bitmap, Findings::default()));
     }
     let resync = core.consistency.resync_from();
     if resync != Synced::All {
-        return Some((SweepKind::Resync, SmallVec::new(), resync.map(SweepSector::of_sync), core.consistency.has_bitmap(), 0));
+        return Some((
+            SweepKind::Resync,
+            SmallVec::new(),
+            resync.map(SweepSector::of_sync),
+            core.consistency.has_bitmap(),
+            Findings::default(),
+        ));
     }
     ordered_scrub(sweeper)
 }
@@ -358,10 +364,10 @@ async fn run(
     targets: SmallVec<[RebuildTarget; 2]>,
     from: Synced<SweepSpace>,
     by_bitmap: bool,
-    found: u64,
+    found: Findings,
 ) {
     sweeper.cancelled.set(false);
-    if matches!(kind, SweepKind::Scrub { .. }) && found == 0 {
+    if matches!(kind, SweepKind::Scrub { .. }) && found.mismatch_sectors == 0 {
         core.members.borrow_mut().forget_wrong();
     }
     let geometry = &core.geometry;
@@ -383,7 +389,7 @@ async fn run(
         running: RefCell::default(),
         workers: Cell::new(1),
         error: RefCell::default(),
-        mismatch_sectors: Cell::new(found),
+        found: Cell::new(found),
         started: core.now(),
         marks: RefCell::new(VecDeque::from([(core.now(), from)])),
         checkpoint: Cell::new(core.now()),
@@ -505,14 +511,14 @@ fn interrupted(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
         } else if core.run.is_stopping() {
             reason = format!("the array stops, at {percent} %; `stria scrub --from {at}s` resumes it");
         } else {
-            sweeper.ordered.set(Some((repair, at.get(), sweep.mismatch_sectors.get())));
+            sweeper.ordered.set(Some((repair, at.get(), sweep.found.get())));
         }
     }
     core.event(Event::SweepStopped { kind, reason, at_sector: at.get(), goes_on });
 }
 
 async fn finished(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
-    let (kind, mismatch_sectors, duration) = (sweep.kind, sweep.mismatch_sectors.get(), core.now() - sweep.started);
+    let (kind, found, duration) = (sweep.kind, sweep.found.get(), core.now() - sweep.started);
     let mut wrong = Vec::new();
     match kind {
         SweepKind::Rebuild => {
@@ -522,13 +528,13 @@ async fn finished(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
         }
         SweepKind::Resync => core.consistency.mark_consistent_below(Synced::All),
         SweepKind::Scrub { repair } => {
-            sweeper.last_mismatch.set(Some((mismatch_sectors, repair)));
+            sweeper.last_scrub.set(Some((found, repair)));
             let members = core.members.borrow();
-            let found = members.iter().filter(|member| member.wrong_sectors > 0);
-            wrong.extend(found.map(|member| (member.config.id, member.wrong_sectors)));
+            let blamed = members.iter().filter(|member| member.wrong_sectors > 0);
+            wrong.extend(blamed.map(|member| (member.config.id, member.wrong_sectors)));
         }
     }
-    core.event(Event::SweepFinished { kind, mismatch_sectors, wrong, duration });
+    core.event(Event::SweepFinished { kind, found, wrong, duration });
 }
 
 fn targets_alive(core: &Core, sweep: &Sweep) -> bool {
@@ -664,7 +670,7 @@ async fn work(core: Rc<Core>, sweeper: Rc<Sweeper>, sweep: Rc<Sweep>) {
             of_level!(core, P => P::sweep(&core, &Work { kind: sweep.kind, targets: &sweep.targets }, window.clone()).await);
         match result.and_then(|found| check_health(&core).map(|()| found)) {
             Ok(found) => {
-                sweep.mismatch_sectors.set(sweep.mismatch_sectors.get() + found.mismatch_sectors);
+                sweep.found.set(sweep.found.get() + found.sectors);
                 sweep.running.borrow_mut().remove(&start);
                 advance(&core, &sweep);
             }

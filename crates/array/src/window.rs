@@ -5,7 +5,7 @@ use crate::SyncSector;
 use crate::address::Sectors;
 use crate::core::Core;
 use crate::member::RebuildTarget;
-use crate::status::{Event, SweepKind};
+use crate::status::{Event, Findings, SweepKind};
 use std::ops::Range;
 
 /// 128 KiB of each member: large enough for a drive's sequential speed, and small enough for a window of all members to stay in
@@ -28,7 +28,7 @@ pub(crate) fn check_health(core: &Core) -> Result<(), String> {
 /// The findings of a window.
 #[derive(Default)]
 pub(crate) struct Found {
-    pub mismatch_sectors: u64,
+    pub sectors: Findings,
     damages: Vec<Damage>,
 }
 
@@ -44,6 +44,13 @@ impl Found {
         match self.damages.iter_mut().rev().find(|known| known.culprit == culprit) {
             Some(known) if known.range.end == page.start => known.range.end = page.end,
             _ => self.damages.push(Damage { range: page, culprit }),
+        }
+    }
+
+    /// Nothing was left to compare these sectors with.
+    pub fn pass_over(&mut self, kind: SweepKind, sectors: u64) {
+        if let SweepKind::Scrub { .. } = kind {
+            self.sectors.unchecked_sectors += sectors;
         }
     }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use stria_array::{ArrayConfig, ArrayDevice, Command, Geometry, Level, MemberSector, NoMetadata};
+use stria_array::{ArrayConfig, ArrayDevice, Command, Findings, Geometry, Level, MemberSector, NoMetadata};
 use stria_block::{BlockDevice, Buffer, Completion, Nanos, Operation, RamDevice, Request, bytes};
 
 const STRIP: u64 = 16;
@@ -53,10 +53,10 @@ fn a_scrub_compares_what_lies_beside_a_bad_block() {
     let mut world = World::new();
     let scrub = Command::Scrub { repair: false, from_sector: 0 };
     support::carry_out(std::slice::from_mut(&mut world.array), &mut world.now, &mut world.ended, scrub).expect("it begins");
-    while world.array.status().mismatch_sectors.is_none() {
+    while world.array.status().last_scrub.is_none() {
         world.turn();
     }
-    assert_eq!(world.array.status().mismatch_sectors, Some(STRIP - BAD));
+    assert_eq!(world.array.status().last_scrub, Some(Findings { mismatch_sectors: STRIP - BAD, unchecked_sectors: BAD }));
 }
 
 #[test]

@@ -215,7 +215,11 @@ fn a_scrub_gives_way_to_a_rebuild_and_goes_on_after_it() {
             let in_sync = place(&|event| matches!(event, Event::MemberInSync { member: MemberId(3), slot: 1 }));
             let finished = place(&|event| matches!(event, Event::SweepFinished { kind: SweepKind::Scrub { .. }, .. }));
             assert!(stopped < in_sync && in_sync < finished, "{lanes} lanes: {told:?}");
-            assert_eq!(world.status().mismatch_sectors, Some(PAGE), "{lanes} lanes: what was found before it gave way counts");
+            assert_eq!(
+                world.status().last_scrub.map(|found| found.mismatch_sectors),
+                Some(PAGE),
+                "{lanes} lanes: what was found before it gave way counts"
+            );
         }
     }
 }
@@ -249,8 +253,8 @@ fn a_cancelled_scrub_names_a_position_from_which_the_next_finds_all_the_rest() {
         let from_sector = *at_sector;
         world.lanes.iter().for_each(|lane| lane.with_engine(|engine| engine.set_speed(None, Some(u64::MAX))));
         world.carry_out(Command::Scrub { repair: false, from_sector }).expect("nothing else runs");
-        world.run_until("compared", |status| status.sweep.is_none() && status.mismatch_sectors.is_some());
-        assert_eq!(world.status().mismatch_sectors, Some(PAGE), "lane {fast} was ahead, {reason}");
+        world.run_until("compared", |status| status.sweep.is_none() && status.last_scrub.is_some());
+        assert_eq!(world.status().last_scrub.map(|found| found.mismatch_sectors), Some(PAGE), "lane {fast} was ahead, {reason}");
     }
 }
 
@@ -319,6 +323,26 @@ fn a_rebuild_that_could_not_open_the_write_log_is_tried_again() {
         array.poll(now, &mut Vec::new());
         now += 1_000_000;
         assert!(now < begun + 1_000_000_000, "it takes a second");
+    }
+}
+
+/// A scrub of a RAID 5 that lacked a member ended with no mismatch, and the page ticked it.
+#[test]
+fn a_scrub_tells_what_it_had_nothing_to_compare_with() {
+    // Of the sync space, with one member lost: of copies on four members every other pair is left, of three copies two.
+    let levels =
+        [(Level::Raid1, 2, 1.0), (Level::Raid1, 3, 0.0), (Level::Raid10, 4, 0.5), (Level::Raid5, 4, 1.0), (Level::Raid6, 5, 1.0)];
+    for (level, members, unchecked) in levels {
+        for lanes in [1, 2] {
+            let mut world = World::of(&config(level, members), 1, lanes);
+            let what = format!("{level} of {members} on {lanes} lanes");
+            assert_eq!(world.findings_of_scrub(false), Findings::default(), "{what}, whole");
+            world.fail(1).expect("it can be spared");
+            let wanted = (world.geometry.sync_sectors() as f64 * unchecked) as u64;
+            let found = Findings { mismatch_sectors: 0, unchecked_sectors: wanted };
+            assert_eq!(world.findings_of_scrub(false), found, "{what}, degraded");
+            assert_eq!(world.status().last_scrub, Some(found), "{what}");
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::HostedDrive;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use stria_array::{Event, MemberId, SweepKind};
+use stria_array::{Event, Findings, MemberId, SweepKind};
 use stria_sentence::{schemars, sentences, serde};
 use stria_tree::Tree;
 
@@ -90,6 +90,7 @@ sentences! {
         Unreadable { sectors: u64, sync_sector: u64 } => "{sectors} sectors near {sync_sector} cannot be read from any member: clients' reads of them fail until they are rewritten",
         SweepStarted { sweep: Sweep } => "{sweep} started",
         SweepFinished { sweep: Sweep, ms: u64, mismatch_sectors: u64 } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches",
+        ScrubLeftUnchecked { sweep: Sweep, ms: u64, mismatch_sectors: u64, unchecked_sectors: u64 } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {unchecked_sectors} sectors could not be compared, as members are missing or cannot be read: scrub again when the array is whole",
         SweepFoundWrong { sweep: Sweep, ms: u64, mismatch_sectors: u64, wrong: WrongDrives } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {wrong}",
         SweepPaused { sweep: Sweep, percent: u64 } => "{sweep} stopped: paused at {percent} %",
         SweepGivesWay { sweep: Sweep, percent: u64 } => "{sweep} stopped: paused at {percent} % for a rebuild, and goes on after it",
@@ -146,13 +147,15 @@ pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
         }
         Event::Unreadable { sync_sector, sectors } => Say::Unreadable { sectors: *sectors, sync_sector: sync_sector.get() },
         Event::SweepStarted(kind) => Say::SweepStarted { sweep: (*kind).into() },
-        Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
-            let (sweep, ms, mismatch_sectors) = ((*kind).into(), duration / 1_000_000, *mismatch_sectors);
-            let found = |(member, sectors): &(MemberId, u64)| WrongDrive { drive: name(member), sectors: *sectors };
-            let wrong = WrongDrives(wrong.iter().map(found).collect());
-            match wrong.0.is_empty() {
-                true => Say::SweepFinished { sweep, ms, mismatch_sectors },
-                false => Say::SweepFoundWrong { sweep, ms, mismatch_sectors, wrong },
+        Event::SweepFinished { kind, found, wrong, duration } => {
+            let (sweep, ms) = ((*kind).into(), duration / 1_000_000);
+            let Findings { mismatch_sectors, unchecked_sectors } = *found;
+            let blamed = |(member, sectors): &(MemberId, u64)| WrongDrive { drive: name(member), sectors: *sectors };
+            let wrong = WrongDrives(wrong.iter().map(blamed).collect());
+            match (wrong.0.is_empty(), unchecked_sectors) {
+                (false, _) => Say::SweepFoundWrong { sweep, ms, mismatch_sectors, wrong },
+                (true, 0) => Say::SweepFinished { sweep, ms, mismatch_sectors },
+                (true, _) => Say::ScrubLeftUnchecked { sweep, ms, mismatch_sectors, unchecked_sectors },
             }
         }
         Event::SweepStopped { kind, reason, at_sector, .. } => sweep_stopped((*kind).into(), reason, *at_sector),

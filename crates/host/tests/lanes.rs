@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use stria_array::{Event, Health, MemberState, MemberStatus, SweepKind, Synced};
+use stria_array::{Event, Findings, Health, MemberState, MemberStatus, SweepKind, Synced};
 use stria_block::{Buffer, Completion, Mailbox, Operation, RemoteDevice, Request, Segments, bytes};
 use stria_drive::{IoOptions, Lane};
 use stria_format::md::{BitmapChoice, LogChoice, Superblock};
@@ -190,7 +190,10 @@ impl Running {
             self.array.report().expect("it runs").tree().iter().filter(|array| array.geometry.level().is_redundant()).count();
         let kind = SweepKind::Scrub { repair: false };
         let heard = self.heard();
-        let finished = heard.iter().filter(|event| matches!(event, Event::SweepFinished { mismatch_sectors: 0, .. })).count();
+        let finished = heard
+            .iter()
+            .filter(|event| matches!(event, Event::SweepFinished { found, .. } if *found == Findings::default()))
+            .count();
         let started = heard.iter().filter(|event| **event == Event::SweepStarted(kind)).count();
         assert_eq!((started, finished, heard.len()), (redundant, redundant, 2 * redundant), "{heard:?}");
     }

@@ -272,6 +272,9 @@ pub struct RedundancyView {
     pub resync_pending: bool,
     /// Sectors whose redundancy did not match in the last complete scrub.
     pub mismatch_sectors: Option<u64>,
+    /// Sectors that the last complete scrub could not compare, because members were missing or could not be read.
+    #[serde(default)]
+    pub unchecked_sectors: u64,
     /// The last complete scrub, as the daemon remembers it over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scrub: Option<ScrubView>,
@@ -341,6 +344,9 @@ pub struct ScrubView {
     pub ended_s: u64,
     /// The sectors whose redundancy did not match.
     pub mismatch_sectors: u64,
+    /// The sectors that it could not compare, because members were missing or could not be read.
+    #[serde(default)]
+    pub unchecked_sectors: u64,
     /// True if it repaired them.
     pub repaired: bool,
 }
@@ -511,6 +517,9 @@ pub struct SweepView {
     pub held_bytes_per_s: Option<u64>,
     /// Sectors whose redundancy did not match so far.
     pub mismatch_sectors: u64,
+    /// Sectors that a scrub could not compare so far.
+    #[serde(default)]
+    pub unchecked_sectors: u64,
 }
 
 /// The write log since the array started.
@@ -601,6 +610,9 @@ pub struct EventView {
     /// How many sectors did not match.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mismatch_sectors: Option<u64>,
+    /// How many sectors a scrub could not compare, if any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unchecked_sectors: Option<u64>,
 }
 
 /// The result of a command.

@@ -798,7 +798,8 @@ fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {
     }
     let ends = progress::wait(&client, &array.identity.name, answer.sequence, &["scrub", "repair"], json)?;
     let found = ends.iter().any(|end| end.mismatch_sectors.is_some_and(|sectors| sectors > 0));
-    Ok(if found && !command.repair { NOT_WELL } else { 0 })
+    let unchecked = ends.iter().any(|end| end.unchecked_sectors.is_some());
+    Ok(if (found && !command.repair) || unchecked { NOT_WELL } else { 0 })
 }
 
 /// Stops arrays, and names on stderr the silent drives for which the stop waits.

@@ -162,6 +162,7 @@ sentences! {
         JobCutFirmware {} => "the daemon ended before this job did: `stria firmware ARRAY MEMBER` shows what the drive runs; if it had left the array for its reset, `stria add` brings it back",
         // How the last work by schedule has ended.
         ScrubIsClean {} => "no mismatch",
+        ScrubHasLeftUnchecked { unchecked_sectors: u64 } => "no mismatch in what could be compared, but {unchecked_sectors} sectors could not",
         ScrubHasRepaired { mismatch_sectors: u64 } => "mismatches in {mismatch_sectors} sectors, repaired",
         ScrubHasFound { mismatch_sectors: u64 } => "MISMATCHES in {mismatch_sectors} sectors",
         SelfTestPassed {} => "passed",

@@ -31,6 +31,8 @@ pub struct JobNotes {
     pub position: Option<u64>,
     /// The mismatches before that position.
     pub found: u64,
+    /// The sectors before it that could not be compared.
+    pub unchecked: u64,
 }
 
 impl JobNotes {
@@ -282,6 +284,7 @@ fn fill(kept: &Kept, view: &mut ArrayView) {
     view.redundancy.last_scrub = kept.notes.arrays.get(&view.identity.uuid).and_then(|notes| notes.last_scrub);
     if let (None, Some(last)) = (view.redundancy.mismatch_sectors, view.redundancy.last_scrub) {
         (view.redundancy.mismatch_sectors, view.redundancy.mismatch_repaired) = (Some(last.mismatch_sectors), last.repaired);
+        view.redundancy.unchecked_sectors = last.unchecked_sectors;
     }
     view.parts.spans.iter_mut().for_each(|span| fill(kept, span));
 }

@@ -58,8 +58,9 @@ struct Scrubbing {
     sequence: u64,
     links: BTreeSet<String>,
     noted: Instant,
-    /// The mismatches that it found before it was interrupted, by the UUIDs of the array and its spans.
-    before: BTreeMap<String, u64>,
+    /// The sectors with mismatches, and those that it could not compare, before it was interrupted: by the UUIDs of the array and
+    /// its spans.
+    before: BTreeMap<String, (u64, u64)>,
     /// The UUIDs of those for which it has ended. Kept here, as the events of the service do not reach back for hours.
     finished: BTreeSet<String>,
     /// It was stopped, and nothing holds it: the words of the event.
@@ -278,16 +279,19 @@ impl Work {
         for event in ends {
             let Some(uuid) = self.uuids.get(&event.array) else { continue };
             let before = self.scrubs.values().find_map(|scrubbing| scrubbing.before.get(uuid));
-            let mismatch_sectors = event.mismatch_sectors.unwrap_or(0) + before.unwrap_or(&0);
+            let (mismatches_before, unchecked_before) = before.copied().unwrap_or_default();
+            let mismatch_sectors = event.mismatch_sectors.unwrap_or(0) + mismatches_before;
+            let unchecked_sectors = event.unchecked_sectors.unwrap_or(0) + unchecked_before;
             let repaired = event.sweep.as_deref() == Some("repair");
             self.ledger.change(|notes| {
                 let notes = notes.arrays.entry(uuid.clone()).or_default();
-                notes.last_scrub = Some(ScrubView { ended_s: event.time_ms / 1000, mismatch_sectors, repaired });
+                notes.last_scrub =
+                    Some(ScrubView { ended_s: event.time_ms / 1000, mismatch_sectors, unchecked_sectors, repaired });
                 if before.is_some() {
-                    notes.scrub.found = mismatch_sectors;
+                    (notes.scrub.found, notes.scrub.unchecked) = (mismatch_sectors, unchecked_sectors);
                 } else if repaired {
                     // The mismatches that an interrupted scrub had found are repaired, too.
-                    (notes.scrub.position, notes.scrub.found) = (None, 0);
+                    (notes.scrub.position, notes.scrub.found, notes.scrub.unchecked) = (None, 0, 0);
                 }
             });
         }
@@ -366,8 +370,9 @@ impl Work {
         let running: Vec<_> = tree(view).into_iter().filter_map(|view| Some((view, view.redundancy.sweep.as_ref()?))).collect();
         self.ledger.change(|notes| {
             for (part, sweep) in &running {
-                let before = scrubbing.before.get(&part.identity.uuid).unwrap_or(&0);
-                notes.arrays.entry(part.identity.uuid.clone()).or_default().scrub.found = before + sweep.mismatch_sectors;
+                let (mismatches, unchecked) = scrubbing.before.get(&part.identity.uuid).copied().unwrap_or_default();
+                let job = &mut notes.arrays.entry(part.identity.uuid.clone()).or_default().scrub;
+                (job.found, job.unchecked) = (mismatches + sweep.mismatch_sectors, unchecked + sweep.unchecked_sectors);
             }
             let position = running.iter().map(|(_, sweep)| sweep.done_bytes).min();
             let job = &mut notes.arrays.entry(view.identity.uuid.clone()).or_default().scrub;
@@ -583,7 +588,10 @@ impl Work {
             }
         };
         let parts = tree(view).into_iter().map(|part| part.identity.uuid.clone());
-        let found = |uuid: &String| if is_new { 0 } else { self.ledger.array(uuid).scrub.found };
+        let found = |uuid: &String| {
+            let job = self.ledger.array(uuid).scrub;
+            if is_new { (0, 0) } else { (job.found, job.unchecked) }
+        };
         let before = parts.map(|uuid| (found(&uuid), uuid)).map(|(found, uuid)| (uuid, found)).collect();
         let scrubbing = Scrubbing {
             sequence: done.sequence,
@@ -787,8 +795,10 @@ fn test_notes<'a>(notes: &'a mut Notes, drive: &str, long: bool) -> &'a mut JobN
 fn scrub_words(view: &ArrayView) -> Option<ServiceSentence> {
     let found: Vec<ScrubView> = tree(view).into_iter().filter_map(|view| view.redundancy.last_scrub).collect();
     let mismatch_sectors: u64 = found.iter().map(|scrub| scrub.mismatch_sectors).sum();
+    let unchecked_sectors: u64 = found.iter().map(|scrub| scrub.unchecked_sectors).sum();
     let last = found.first()?;
     Some(match (mismatch_sectors, last.repaired) {
+        (0, _) if unchecked_sectors > 0 => ServiceSentence::ScrubHasLeftUnchecked { unchecked_sectors },
         (0, _) => ServiceSentence::ScrubIsClean {},
         (_, true) => ServiceSentence::ScrubHasRepaired { mismatch_sectors },
         (_, false) => ServiceSentence::ScrubHasFound { mismatch_sectors },

@@ -168,6 +168,12 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
 /// What the last scrub found; nothing before the first.
 fn scrub_line(view: &ArrayView) -> Option<String> {
     let outcome = match (view.redundancy.mismatch_sectors?, view.redundancy.mismatch_repaired) {
+        (0, _) if view.redundancy.unchecked_sectors > 0 => {
+            let unchecked = view.redundancy.unchecked_sectors;
+            format!(
+                "could not compare {unchecked} sectors, as members were missing or could not be read; no mismatch in the others"
+            )
+        }
         (0, _) => "found no mismatch".into(),
         (count, true) => format!("found mismatches in {count} sectors, and repaired them"),
         (count, false) => {

@@ -51,7 +51,8 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         redundancy: RedundancyView {
             sweep: status.sweep.as_ref().map(sweep_view),
             resync_pending: status.synced != Synced::All && geometry.level().is_redundant(),
-            mismatch_sectors: status.mismatch_sectors,
+            mismatch_sectors: status.last_scrub.map(|found| found.mismatch_sectors),
+            unchecked_sectors: status.last_scrub.map_or(0, |found| found.unchecked_sectors),
             last_scrub: None,
             next_scrub_s: None,
             mismatch_repaired: status.mismatch_repaired,
@@ -567,7 +568,8 @@ fn sweep_view(sweep: &SweepStatus) -> SweepView {
         bytes_per_s: sweep.sectors_per_s * SECTOR,
         eta_s: sweep.eta_s,
         held_bytes_per_s: sweep.held_sectors_per_s.map(|speed| speed * SECTOR),
-        mismatch_sectors: sweep.mismatch_sectors,
+        mismatch_sectors: sweep.found.mismatch_sectors,
+        unchecked_sectors: sweep.found.unchecked_sectors,
     }
 }
 
@@ -591,11 +593,16 @@ pub fn event(notice: &Notice) -> EventView {
         Event::BadBlocks { .. } => ("bad_blocks", None, None, None),
         Event::Unreadable { .. } => ("unreadable", None, None, None),
         Event::SweepStarted(kind) => ("sweep_started", Some(*kind), None, None),
-        Event::SweepFinished { kind, mismatch_sectors, .. } => ("sweep_finished", Some(*kind), None, Some(*mismatch_sectors)),
+        Event::SweepFinished { kind, found, .. } => ("sweep_finished", Some(*kind), None, Some(found.mismatch_sectors)),
         Event::SweepStopped { kind, .. } => ("sweep_stopped", Some(*kind), None, None),
         Event::Mismatch { sectors, culprit, .. } => ("mismatch", None, culprit.map(|(_, slot)| slot), Some(*sectors)),
     };
-    EventView { sweep: sweep.map(|kind| sweep_word(kind).into()), slot, mismatch_sectors, ..notice_event(notice, kind) }
+    let unchecked_sectors = match event {
+        Event::SweepFinished { found, .. } if found.unchecked_sectors > 0 => Some(found.unchecked_sectors),
+        _ => None,
+    };
+    let sweep = sweep.map(|kind| sweep_word(kind).into());
+    EventView { sweep, slot, mismatch_sectors, unchecked_sectors, ..notice_event(notice, kind) }
 }
 
 fn notice_event(notice: &Notice, kind: &str) -> EventView {
@@ -690,6 +697,7 @@ pub fn plain_event(array: &str, kind: &str, text: String) -> EventView {
         sweep: None,
         slot: None,
         mismatch_sectors: None,
+        unchecked_sectors: None,
     }
 }
 

@@ -331,6 +331,28 @@ fn scrub_finds_and_repairs_what_changed_behind_its_back() {
     assert!(serve.ended_well().contains("(slot 2) is wrong"), "RAID 6 tells which member it is");
 }
 
+/// A scrub of an array that lacks a member says that there was nothing to compare; it said "0 sectors with mismatches".
+#[test]
+fn a_scrub_without_redundancy_says_that_nothing_was_compared() {
+    let place = Place::new();
+    let images = place.images(4, 32 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&["create", "tank", "--level", "5", "--assume-clean", drives[0], drives[1], drives[2]]);
+    let _serve = place.serve(&drives[..3]);
+    place.ok(&["fail", "tank", drives[1], "--yes"]);
+    let scrubbed = place.run(&["scrub", "tank", "--wait"]);
+    assert!(scrubbed.code == 3 && scrubbed.stdout.contains("could not be compared"), "{scrubbed:?}");
+    let told = place.run(&["status", "tank"]);
+    assert!(support::unwrapped(&told.stdout).contains("could not compare"), "{told:?}");
+    let unchecked = place.status("tank")["unchecked_sectors"].as_u64();
+    assert!(unchecked > Some((24 << 20) / 512), "the data of a member: {unchecked:?}");
+    place.ok(&["add", "tank", drives[3]]);
+    place.settled("tank");
+    assert!(!place.ok(&["scrub", "tank", "--wait"]).contains("compared"));
+    assert_eq!(place.status("tank")["unchecked_sectors"], 0);
+    assert_eq!(place.run(&["status", "tank"]).code, 0);
+}
+
 /// A slow scrub can be watched and cancelled; a second one is refused; speed bounds hold.
 #[test]
 fn scrub_is_bounded_and_cancelled() {

@@ -21,7 +21,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use stria_block::{NO_THREAD, with_limit};
 
-/// The exit code of a command that was carried out and found a problem: a degraded array, or mismatches in a scrub.
+/// The exit code of a command that was carried out and found a problem: a degraded array, or mismatches in a scrub, or sectors
+/// that it could not compare.
 pub const NOT_WELL: u8 = 3;
 
 /// Runs a tool: a program that `stria` starts for one of its subcommands. [`output::tell_lines`] prints its errors, which may

@@ -1,7 +1,8 @@
 //! The speed of a rebuild or scrub, on given members, by any clock.
 
 use stria_array::{
-    ArrayConfig, ArrayDevice, Command, Event, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata, SweepKind,
+    ArrayConfig, ArrayDevice, Command, Event, Findings, Geometry, GeometryError, Level, MemberConfig, MemberId, NoMetadata,
+    SweepKind,
 };
 use stria_block::{BlockDevice, Nanos, bytes};
 
@@ -62,8 +63,8 @@ pub fn time_sweep(
         array.poll(now, &mut Vec::new());
         for event in array.take_events() {
             match event {
-                Event::SweepFinished { kind: SweepKind::Rebuild | SweepKind::Scrub { .. }, mismatch_sectors, .. } => {
-                    assert_eq!(mismatch_sectors, 0, "the members were all zeros");
+                Event::SweepFinished { kind: SweepKind::Rebuild | SweepKind::Scrub { .. }, found, .. } => {
+                    assert_eq!(found, Findings::default(), "the members were all zeros");
                     // Members that end at once let the whole sweep pass in one turn: the clock is read behind it.
                     return Ok(SweepTime { member_bytes, elapsed: clock(None) - start });
                 }

@@ -397,8 +397,8 @@ impl<'a> World<'a> {
                         return Err(Stop::Wrong(format!("drive {drive:?} was dropped for nothing: {reason}")));
                     }
                 }
-                Event::SweepFinished { kind: kind @ SweepKind::Scrub { .. }, mismatch_sectors, .. } => {
-                    self.scrub_ended(*kind, *mismatch_sectors, named)?;
+                Event::SweepFinished { kind: kind @ SweepKind::Scrub { .. }, found, .. } => {
+                    self.scrub_ended(*kind, found.mismatch_sectors, named)?;
                 }
                 Event::SweepFinished { kind: SweepKind::Resync, .. } => self.meet("resync"),
                 Event::SweepFinished { kind: SweepKind::Rebuild, .. } => self.meet("rebuild"),

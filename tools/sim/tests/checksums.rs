@@ -108,8 +108,8 @@ fn bytes_that_rot_are_read_as_they_were_written_and_healed() {
             node.poll(rest.power.now(), &mut ended);
             events.extend(node.top().take_events());
             for event in &events {
-                if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } = event {
-                    mismatch = Some(*mismatch_sectors);
+                if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, found, .. } = event {
+                    mismatch = Some(found.mismatch_sectors);
                 }
             }
             if mismatch.is_some() {

@@ -3,7 +3,7 @@
 //! The owner of a range reports its events. Every lane reports that a member was dropped, took a slot or is in sync, and that a
 //! sweep began or ended; such an event is passed on once. A sweep has ended when it has on every lane.
 
-use crate::{Event, MemberId, SweepKind};
+use crate::{Event, Findings, MemberId, SweepKind};
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::Nanos;
 
@@ -38,7 +38,7 @@ enum Part {
     Idle,
     Runs,
     Finished {
-        mismatch_sectors: u64,
+        found: Findings,
         wrong: Vec<(MemberId, u64)>,
         duration: Nanos,
     },
@@ -87,8 +87,8 @@ impl LaneEvents {
                 let is_reported = std::mem::replace(&mut round.is_reported, true);
                 if is_reported { Vec::new() } else { vec![event] }
             }
-            Event::SweepFinished { kind, mismatch_sectors, wrong, duration } => {
-                self.ended(kind, lane, Part::Finished { mismatch_sectors, wrong, duration }, paused)
+            Event::SweepFinished { kind, found, wrong, duration } => {
+                self.ended(kind, lane, Part::Finished { found, wrong, duration }, paused)
             }
             Event::SweepStopped { kind, reason, at_sector, goes_on } => {
                 self.ended(kind, lane, Part::Stopped { reason, at_sector, goes_on }, paused)
@@ -116,7 +116,7 @@ impl LaneEvents {
     /// The end of a sweep, if that was the last lane's.
     fn end(&mut self, kind: SweepKind, paused: bool) -> Option<Event> {
         let round = self.rounds[place_of(kind)].as_mut()?;
-        let (mut idle, mut goes_on, mut all) = (false, true, (0, BTreeMap::new(), 0));
+        let (mut idle, mut goes_on, mut all) = (false, true, (Findings::default(), BTreeMap::new(), 0));
         // The lane that is behind all others: a scrub that goes on from its position leaves nothing out.
         let mut stopped: Option<(u64, &String)> = None;
         for part in &round.lanes {
@@ -129,8 +129,8 @@ impl LaneEvents {
                     }
                     goes_on &= this_one_does;
                 }
-                Part::Finished { mismatch_sectors, wrong, duration } => {
-                    all.0 += mismatch_sectors;
+                Part::Finished { found, wrong, duration } => {
+                    all.0 += *found;
                     wrong.iter().for_each(|&(member, sectors)| *all.1.entry(member).or_insert(0) += sectors);
                     all.2 = all.2.max(*duration);
                 }
@@ -153,8 +153,8 @@ impl LaneEvents {
             }
             None => {
                 self.rounds[place_of(kind)] = None;
-                let (mismatch_sectors, wrong, duration) = all;
-                Some(Event::SweepFinished { kind, mismatch_sectors, wrong: wrong.into_iter().collect(), duration })
+                let (found, wrong, duration) = all;
+                Some(Event::SweepFinished { kind, found, wrong: wrong.into_iter().collect(), duration })
             }
         }
     }
@@ -174,7 +174,7 @@ mod tests {
 
     fn finished(kind: SweepKind, mismatch_sectors: u64, duration: Nanos) -> Event {
         let wrong = if mismatch_sectors > 0 { vec![(MemberId(2), mismatch_sectors)] } else { Vec::new() };
-        Event::SweepFinished { kind, mismatch_sectors, wrong, duration }
+        Event::SweepFinished { kind, found: Findings { mismatch_sectors, unchecked_sectors: 0 }, wrong, duration }
     }
 
     fn stopped(kind: SweepKind) -> Event {

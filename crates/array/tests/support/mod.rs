@@ -354,15 +354,19 @@ impl World {
     }
 
     pub fn scrub(&mut self, repair: bool) -> u64 {
+        self.findings_of_scrub(repair).mismatch_sectors
+    }
+
+    pub fn findings_of_scrub(&mut self, repair: bool) -> Findings {
         self.lanes.iter().for_each(|lane| drop(lane.take_events()));
         self.carry_out(Command::Scrub { repair, from_sector: 0 }).expect("nothing else runs");
         self.mismatches.clear();
-        let (mut finished, mut found) = (0, 0);
+        let (mut finished, mut found) = (0, Findings::default());
         for _ in 0..1_000_000 {
             self.step();
             for event in self.lanes.iter().flat_map(ArrayDevice::take_events).collect::<Vec<_>>() {
-                if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, mismatch_sectors, .. } = event {
-                    (finished, found) = (finished + 1, found + mismatch_sectors);
+                if let Event::SweepFinished { kind: SweepKind::Scrub { .. }, found: more, .. } = event {
+                    (finished, found) = (finished + 1, found + more);
                     if finished == self.lanes.len() {
                         return found;
                     }

@@ -312,8 +312,11 @@ fn well(arrays: &[ArrayEntry], events: &[EventView]) -> Vec<String> {
                 let date = std::time::UNIX_EPOCH.checked_add(std::time::Duration::from_millis(event.time_ms));
                 let date = date.map_or_else(String::new, |date| humantime::format_rfc3339_seconds(date).to_string());
                 let found = event.mismatch_sectors.unwrap_or(0);
+                let unchecked = event
+                    .unchecked_sectors
+                    .map_or_else(String::new, |sectors| format!(" and could not compare {sectors} sectors"));
                 format!(
-                    ", the last scrub ended on {} and found {found} sectors that do not match",
+                    ", the last scrub ended on {} and found {found} sectors that do not match{unchecked}",
                     date.split('T').next().unwrap_or_default()
                 )
             }

@@ -313,7 +313,10 @@ fn play(
         serde_json::Deserializer::from_reader(output).into_iter().collect::<Result<_, _>>().map_err(Failure::failed)?;
     let ends: Vec<&Value> =
         lines.iter().filter(|line| line["kind"].as_str().is_some_and(|kind| kind.starts_with("sweep_"))).collect();
-    let clean = ends.iter().any(|event| event["kind"] == "sweep_finished" && event["mismatch_sectors"] == 0);
+    let is_clean = |event: &&Value| {
+        event["kind"] == "sweep_finished" && event["mismatch_sectors"] == 0 && event["unchecked_sectors"].is_null()
+    };
+    let clean = ends.iter().any(is_clean);
     check(teller, "scrub", clean, ends.iter().filter_map(|event| event["text"].as_str()).collect::<Vec<_>>().join("; "));
 
     check(teller, "pull drive 0", true, stria.pull(&drives[0])?);
