@@ -910,15 +910,16 @@ test("no word of the menu is broken on a narrow phone, in any language, and each
   }
 });
 
+SCENES.spans = () => {
+  const scene = SCENES.well();
+  const [tank] = scene.arrays;
+  const span = (name, from) => view(name, "5", [0, 1, 2].map((slot) => member(slot, { path: `/dev/nvme${from + slot}n1` })));
+  const above = [0, 1].map((slot) => member(slot, { path: `tank-span${slot}`, direct: null, model: null, serial: null }));
+  Object.assign(tank.view, { level: "50", members: above, spans: [span("tank-span0", 0), span("tank-span1", 3)] });
+  return scene;
+};
+
 test("a place whose array is not known has a heading, and the tables of two spans have names of their own", async () => {
-  SCENES.spans = () => {
-    const scene = SCENES.well();
-    const [tank] = scene.arrays;
-    const span = (name, from) => view(name, "5", [0, 1, 2].map((slot) => member(slot, { path: `/dev/nvme${from + slot}n1` })));
-    const above = [0, 1].map((slot) => member(slot, { path: `tank-span${slot}`, direct: null, model: null, serial: null }));
-    Object.assign(tank.view, { level: "50", members: above, spans: [span("tank-span0", 0), span("tank-span1", 3)] });
-    return scene;
-  };
   const look = async (page) => {
     await page.locator("h1").waitFor();
     assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
@@ -1183,6 +1184,30 @@ test("all well is said with its reasons", async () => {
     const text = await page.locator(".reasons").innerText();
     for (const words of ["Survives the failure of any 2 drives", "1 spare ready", "all redundancy matches", "7% of its endurance", "an array is no backup"]) assert.ok(text.includes(words), `${words} in: ${text}`);
   });
+});
+
+test("the last scrub of an array with spans is that of its spans; what a scrub could not compare is no match", async () => {
+  const day_s = Math.floor(Date.now() / 1000) - 86_400;
+  const scene = (name, ...scrubs) => {
+    SCENES[name] = () => {
+      const found = SCENES.spans();
+      found.arrays.splice(1);
+      const { view } = found.arrays[0];
+      view.spans.forEach((span, index) => Object.assign(span, { last_scrub: scrubs[index] && { ended_s: day_s, mismatch_sectors: 0, unchecked_sectors: 0, repaired: false, ...scrubs[index] } }));
+      return found;
+    };
+  };
+  scene("scrubbed", {}, {});
+  scene("scrubbed_in_part", {}, { unchecked_sectors: 4096 });
+  scene("scrubbed_once", {}, null);
+  const words = { scrubbed: "all redundancy matches", scrubbed_in_part: "a part could not be compared", scrubbed_once: "No scrub is on record" };
+  for (const [name, wanted] of Object.entries(words)) {
+    await on(name, async (page) => {
+      const reasons = page.locator("li", { hasText: /[Ss]crub/ }).filter({ hasText: wanted });
+      await reasons.first().waitFor();
+      for (const other of Object.values(words).filter((other) => other !== wanted)) assert.equal(await page.getByText(other).count(), 0, `${name}: ${other}`);
+    });
+  }
 });
 
 test("arrays that are stopped are not all well, and a fault of the API is said although there is no array", async () => {
