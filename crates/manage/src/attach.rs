@@ -212,7 +212,8 @@ impl Watcher {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
         let index = self.device.index();
         let (tell, over) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || tell.send(self.keep_connected(is_lost)));
+        let keep = move || tell.send(self.keep_connected(is_lost));
+        std::thread::Builder::new().name("connections".into()).spawn(keep).map_err(Failure::failed)?;
         let signalled = async {
             let caught = |kind| signal(kind).map_err(Failure::failed);
             let (mut interrupt, mut terminate) = (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?);

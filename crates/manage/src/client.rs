@@ -209,10 +209,15 @@ fn survey_within(socket: Option<&Path>, patience: Duration) -> Result<Survey, Fa
         (client, arrays)
     };
     // All at once: one that does not answer must not delay the others' answers.
-    let asked: Vec<_> = sockets.into_iter().map(|path| std::thread::spawn(move || ask(path))).collect();
+    let begin = |path: PathBuf| {
+        let asked = path.clone();
+        std::thread::Builder::new().spawn(move || ask(asked)).map_err(|_| path)
+    };
+    let asked: Vec<_> = sockets.into_iter().map(begin).collect();
     let (mut found, mut silent) = (Vec::new(), Vec::new());
     for thread in asked {
-        let Ok((client, arrays)) = thread.join() else { continue };
+        let answer = thread.map_or_else(|path| Ok(ask(path)), std::thread::JoinHandle::join);
+        let Ok((client, arrays)) = answer else { continue };
         match arrays {
             Ok(arrays) => found.push((client, arrays)),
             // Sockets of dead serves take no connections, and need no report.

@@ -821,7 +821,8 @@ fn naming_silent_drives<T: Send>(client: &Client, names: &[String], json: bool, 
                 }
             }
         };
-        scope.spawn(watch);
+        // Without a thread no drive is named.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, watch);
         let stopped = stop();
         drop(over);
         stopped

@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use stria_block::NO_THREAD;
 use stria_drive::held_by;
 use stria_front::Closing;
 use stria_terminal::output::{line, try_print};
@@ -304,8 +305,14 @@ fn search_for(drive: &Path, config: &Path, keeper: &Weak<Keeper>) -> Option<Stri
         Ok(true) => {
             // On a thread of its own, as the keeper itself may be the one that adds the drive.
             let keeper = Weak::clone(keeper);
-            std::thread::spawn(move || keeper.upgrade().map(|keeper| keeper.reload()));
-            Some(format!("{file} names it under `search`"))
+            let reload = move || drop(keeper.upgrade().map(|keeper| keeper.reload()));
+            Some(match std::thread::Builder::new().name("reload".into()).spawn(reload) {
+                Ok(_) => format!("{file} names it under `search`"),
+                Err(error) => format!(
+                    "{file} names it under `search`, and the daemon reads that at its next start: no thread could be started: \
+                     {error}; {NO_THREAD}"
+                ),
+            })
         }
         Err(failure) => {
             Some(format!("the next start will not find it, as {failure}: add {} to `search` in {file}", drive.display()))

@@ -24,19 +24,21 @@ pub fn at_once<T: Sync, R: Send>(items: &[T], ended: &(dyn Fn(usize, usize) + Sy
     let results = Mutex::new(items.iter().map(|_| None).collect::<Vec<Option<R>>>());
     let cores = CORES.get().unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let threads = cores.min(items.len());
-    std::thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(index) else { break };
-                    // A thread for each item is enough: work inside of it takes no further ones.
-                    let result = within(1, || work(item));
-                    results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
-                    ended(count.fetch_add(1, Ordering::Relaxed) + 1, items.len());
-                }
-            });
+    let work_on = || {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(item) = items.get(index) else { break };
+            // A thread for each item is enough: work inside of it takes no further ones.
+            let result = within(1, || work(item));
+            results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
+            ended(count.fetch_add(1, Ordering::Relaxed) + 1, items.len());
         }
+    };
+    // The threads beside this one that the system gives.
+    std::thread::scope(|scope| {
+        let more = (1..threads).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work_on).ok());
+        more.for_each(drop);
+        work_on();
     });
     results.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().collect()
 }

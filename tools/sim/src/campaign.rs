@@ -94,48 +94,50 @@ pub fn campaign(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report 
     let done = AtomicU64::new(0);
     let stop = AtomicBool::new(false);
     let report = Mutex::new(Report::default());
-    std::thread::scope(|scope| {
-        for _ in 0..plan.jobs.max(1) {
-            scope.spawn(|| {
-                let mut own = Report::default();
-                while !stop.load(Ordering::Relaxed) {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= plan.count || plan.time_max.is_some_and(|max| begun.elapsed() >= max) {
-                        break;
+    let work = || {
+        let mut own = Report::default();
+        while !stop.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= plan.count || plan.time_max.is_some_and(|max| begun.elapsed() >= max) {
+                break;
+            }
+            let history = plan.history(plan.from + index);
+            match try_history(&history, plan.rules) {
+                Ok(tally) => {
+                    own.histories += 1;
+                    own.requests += tally.requests;
+                    own.client_requests += tally.client_requests;
+                    own.crashes += tally.crashes;
+                    let crossed = own.crossed.entry(history.setup.family()).or_default();
+                    for (what, count) in tally.crossed {
+                        *crossed.entry(what).or_default() += count;
                     }
-                    let history = plan.history(plan.from + index);
-                    match try_history(&history, plan.rules) {
-                        Ok(tally) => {
-                            own.histories += 1;
-                            own.requests += tally.requests;
-                            own.client_requests += tally.client_requests;
-                            own.crashes += tally.crashes;
-                            let crossed = own.crossed.entry(history.setup.family()).or_default();
-                            for (what, count) in tally.crossed {
-                                *crossed.entry(what).or_default() += count;
-                            }
-                            for (what, count) in tally.met {
-                                *own.met.entry((history.setup.family(), what)).or_default() += count;
-                            }
-                        }
-                        // Drives that lie about flushes guarantee nothing, so losses are counted and are not failures.
-                        Err(failure) if plan.rules.lying_flush => {
-                            own.histories += 1;
-                            *own.met.entry((history.setup.family(), lost_words(&failure))).or_default() += 1;
-                        }
-                        Err(failure) => {
-                            own.failure = Some((history.seed, failure));
-                            stop.store(true, Ordering::Relaxed);
-                        }
-                    }
-                    let ended = done.fetch_add(1, Ordering::Relaxed) + 1;
-                    if ended.is_multiple_of(64) && !progress(ended) {
-                        stop.store(true, Ordering::Relaxed);
+                    for (what, count) in tally.met {
+                        *own.met.entry((history.setup.family(), what)).or_default() += count;
                     }
                 }
-                report.lock().expect("nobody panics with it").join(own);
-            });
+                // Drives that lie about flushes guarantee nothing, so losses are counted and are not failures.
+                Err(failure) if plan.rules.lying_flush => {
+                    own.histories += 1;
+                    *own.met.entry((history.setup.family(), lost_words(&failure))).or_default() += 1;
+                }
+                Err(failure) => {
+                    own.failure = Some((history.seed, failure));
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            let ended = done.fetch_add(1, Ordering::Relaxed) + 1;
+            if ended.is_multiple_of(64) && !progress(ended) {
+                stop.store(true, Ordering::Relaxed);
+            }
         }
+        report.lock().expect("nobody panics with it").join(own);
+    };
+    // The threads beside this one that the system gives.
+    std::thread::scope(|scope| {
+        let more = (1..plan.jobs.max(1)).map_while(|_| std::thread::Builder::new().spawn_scoped(scope, work).ok());
+        more.for_each(drop);
+        work();
     });
     let mut report = report.into_inner().expect("nobody panics with it");
     report.duration = begun.elapsed();

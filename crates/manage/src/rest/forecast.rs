@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
+use stria_block::NO_THREAD;
 use stria_terminal::program;
 
 /// The planner has so long for an answer.
@@ -253,10 +254,15 @@ fn run(arguments: &[&str]) -> Result<Value, String> {
         _ => format!("{} does not start: {error}", path.display()),
     })?;
     let mut pipe = child.stdout.take().expect("it was asked for");
-    let reader = std::thread::spawn(move || {
+    let read = move || {
         let mut text = String::new();
         std::io::Read::read_to_string(&mut pipe, &mut text).map(|_| text)
-    });
+    };
+    let reader = std::thread::Builder::new().name("forecast".into()).spawn(read).map_err(|error| {
+        let _ = child.kill();
+        let _ = child.wait();
+        format!("cannot start a thread for the planner's answer: {error}; {NO_THREAD}")
+    })?;
     let end = Instant::now() + PATIENCE;
     while child.try_wait().map_err(|error| error.to_string())?.is_none() {
         if Instant::now() > end {

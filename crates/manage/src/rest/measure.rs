@@ -16,8 +16,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::{Duration, Instant};
-use stria_block::SECTOR_BYTES;
+use stria_block::{NO_THREAD, SECTOR_BYTES};
 use stria_drive::{Access, SyncDrive};
 
 /// The time for one kind of read on one member.
@@ -254,8 +255,13 @@ fn read(path: &Path, depth: u64, bytes: usize, window: Duration) -> Result<Run, 
         Ok(took)
     };
     let taken: Vec<_> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..depth).map(|index| scope.spawn(move || of_thread(index))).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| Err("the measurement broke off".into()))).collect()
+        let thread = |index| {
+            let thread = std::thread::Builder::new().name("measure".into()).spawn_scoped(scope, move || of_thread(index));
+            thread.map_err(|error| format!("cannot start a thread for a measurement: {error}; {NO_THREAD}"))
+        };
+        let threads: Vec<_> = (0..depth).map(thread).collect();
+        let end = |thread: ScopedJoinHandle<_>| thread.join().unwrap_or_else(|_| Err("the measurement broke off".into()));
+        threads.into_iter().map(|thread| thread.and_then(end)).collect()
     });
     let lasted = began.elapsed();
     let mut took = taken.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
