@@ -80,6 +80,8 @@ pub enum Action {
         offer: u64,
         /// The member that it is to replace, and that member's slot.
         replaces: Option<(MemberId, usize)>,
+        /// Whether it may come back to a slot, or the refusal of that (R11).
+        may_return: Result<(), Refusal>,
     },
     /// A command has ended.
     CommandDone(CommandId, Result<(), Refusal>),

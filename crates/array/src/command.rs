@@ -15,7 +15,7 @@ pub enum Command<N = ()> {
     /// Takes out a failed member or a spare. Its device is released when everything it was given has ended.
     Remove(MemberId),
     /// Waits until the array has started, and superblocks name every dropped member as failed. Only then do they show what a
-    /// returning drive lacks.
+    /// returning drive lacks. Does not wait for superblocks that cannot be written.
     CommitDrops,
     /// Adds a drive that every lane was [offered](crate::ArrayDevice::offer): as a spare, or, if it was away, into the slot it
     /// had. Waits as [`Command::CommitDrops`] does (R11, R31).
@@ -84,6 +84,8 @@ pub enum Step {
     RelyOnAll,
     /// Waits until the lane has started, and the superblocks name every member that it has dropped (R11, R31).
     CommitDrops,
+    /// Says whether that is so now, or would be if superblocks could be written.
+    HasCommittedDropsIfPossible,
     /// Adds a member by the device that was offered under this number.
     Add {
         /// The member.

@@ -51,16 +51,16 @@ impl Core {
                 self.on_every_lane(Step::Release(member)).await?;
                 self.on_every_lane(Step::Remove(member)).await
             }
-            Command::CommitDrops => self.on_every_lane(Step::CommitDrops).await,
+            Command::CommitDrops => self.commit_drops().await.map(|_| ()),
             Command::Add { replaces, offer, newcomer: () } => {
                 self.run.may_change()?;
-                self.on_every_lane(Step::CommitDrops).await?;
+                let may_return = self.commit_drops().await?;
                 let replaces = match replaces {
                     Some(member) => Some((member, self.members.borrow().slot_to_replace(member)?)),
                     None => None,
                 };
                 let number = commands.next_number();
-                self.outbox.push(Action::Admit { id, number, offer, replaces });
+                self.outbox.push(Action::Admit { id, number, offer, replaces, may_return });
                 commands.answer(&self.ready, number).await
             }
             Command::Replace { member, spare } => {
@@ -86,6 +86,20 @@ impl Core {
                 self.on_every_lane(Step::Stop).await
             }
         }
+    }
+
+    /// Waits until every drop is durable. `Ok` with a refusal: superblocks cannot be written, so that no dropped member may come
+    /// back (R11). A new spare may come: it is the remedy, as it takes superblocks once it is in sync.
+    async fn commit_drops(&self) -> Result<Result<(), Refusal>, Refusal> {
+        let committed = self.on_every_lane(Step::CommitDrops).await;
+        if committed.is_err() {
+            self.on_every_lane(Step::HasCommittedDropsIfPossible).await?;
+        }
+        Ok(committed)
+    }
+
+    fn has_committed_drops_if_possible(&self) -> bool {
+        self.is_serving() && (!self.metadata.holds_acks() || self.metadata.refuses_acks())
     }
 
     async fn fail_by_command(&self, member: MemberId) -> Result<(), Refusal> {
@@ -148,15 +162,14 @@ impl Core {
                 Ok(())
             }
             Step::CommitDrops if self.has(Flaw::ReturnBeforeDrop) => Ok(()),
-            // If no member takes superblocks, a new drive is the remedy: it takes them once it is in sync.
-            Step::CommitDrops => match self
-                .wait_at_most(PATIENCE, |core| core.is_serving() && (!core.metadata.holds_acks() || core.metadata.refuses_acks()))
-                .await
-            {
+            Step::CommitDrops => {
+                self.wait_at_most(PATIENCE, Self::has_committed_drops_if_possible).await;
+                let is_done = self.is_serving() && !self.metadata.holds_acks();
+                if is_done { Ok(()) } else { Err(drops_are_not_committed()) }
+            }
+            Step::HasCommittedDropsIfPossible => match self.has_committed_drops_if_possible() {
                 true => Ok(()),
-                false => Err(Refusal(
-                    "the array is still starting, or a failure of a member is not on disk yet; add it again in a moment".into(),
-                )),
+                false => Err(drops_are_not_committed()),
             },
             Step::Release(member) => {
                 let may_remove = |core: &Self| core.members.borrow().may_remove(member);
@@ -166,4 +179,8 @@ impl Core {
             other => unreachable!("{other:?} waits for nothing here"),
         }
     }
+}
+
+fn drops_are_not_committed() -> Refusal {
+    Refusal("the array is still starting, or a failure of a member is not on disk yet; add it again in a moment".into())
 }

@@ -398,7 +398,7 @@ impl<R: Recorder> Driver<R> {
             Action::GiveUp => self.others().tell_all(|| Message::GiveUp),
             Action::EveryLane { number, step } => self.on_every_lane(number, step),
             Action::StepDone { number, result } => self.step_done(number, result),
-            Action::Admit { id, number, offer, replaces } => self.admit(id, number, offer, replaces),
+            Action::Admit { id, number, offer, replaces, may_return } => self.admit(id, number, offer, replaces, may_return),
             Action::CommandDone(id, result) => self.command_done(id, result),
             Action::AppendLog { member, records, terms, fua } => match self.log.append(member, &records, terms) {
                 Some(write) => {

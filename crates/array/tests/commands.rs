@@ -46,6 +46,8 @@ struct Array {
     now: Nanos,
     seed: RefCell<u64>,
     is_clean: Rc<Cell<bool>>,
+    /// Of each member, on every lane.
+    faults: Vec<Rc<RefCell<FaultPlan>>>,
     ended: Vec<Completion>,
     /// The last lane takes no turn before this time.
     sleeps_until: Nanos,
@@ -58,18 +60,19 @@ impl Array {
         let ports = Ports::new(lane_count).with_groups(8);
         let is_clean: Rc<Cell<bool>> = Rc::default();
         let recorder = TestRecorder(Vec::new(), Rc::clone(&is_clean));
-        let mut array =
-            Self { lanes: Vec::new(), now: 0, seed: RefCell::new(seed * 1000), is_clean, ended: Vec::new(), sleeps_until: 0 };
+        let faults: Vec<Rc<RefCell<FaultPlan>>> = (0..MEMBERS).map(|_| Rc::default()).collect();
+        let (seed, lanes, ended) = (RefCell::new(seed * 1000), Vec::new(), Vec::new());
+        let mut array = Self { lanes, now: 0, seed, is_clean, faults, ended, sleeps_until: 0 };
         for lane in 0..lane_count {
-            let devices = (0..MEMBERS).map(|_| array.drive()).collect();
+            let devices = array.faults.iter().map(|plan| array.drive(Rc::clone(plan))).collect();
             array.lanes.push(ArrayDevice::on_lane(&config, devices, (lane == 0).then(|| recorder.clone()), 0, &ports, lane));
         }
         array
     }
 
-    fn drive(&self) -> Box<dyn BlockDevice> {
+    fn drive(&self, plan: Rc<RefCell<FaultPlan>>) -> Box<dyn BlockDevice> {
         *self.seed.borrow_mut() += 1;
-        Box::new(LateDevice::new(RamDevice::new(SECTORS + 8), *self.seed.borrow()))
+        Box::new(LateDevice::new(FaultDevice::new(RamDevice::new(SECTORS + 8), plan), *self.seed.borrow()))
     }
 
     fn poll(&mut self) {
@@ -100,10 +103,15 @@ impl Array {
 
     /// Gives the command that brings back the member of a slot.
     fn begin_return(&mut self, slot: usize) -> CommandId {
-        self.lanes.iter().for_each(|lane| lane.offer(7, self.drive()));
+        self.begin_add(Some(slot))
+    }
+
+    /// Gives the command that adds a drive: the former member of a slot, or a new spare.
+    fn begin_add(&mut self, slot: Option<usize>) -> CommandId {
+        self.lanes.iter().for_each(|lane| lane.offer(7, self.drive(Rc::default())));
         let id = MemberId(self.lanes[0].member_count());
         let config = MemberConfig { recovered: Synced::up_to(0), ..MemberConfig::in_sync(id, SECTORS) };
-        self.lanes[0].begin(Command::Add { newcomer: (config, Some(slot)), offer: 7, replaces: None })
+        self.lanes[0].begin(Command::Add { newcomer: (config, slot), offer: 7, replaces: None })
     }
 
     fn role(&self, lane: usize, member: usize) -> MemberState {
@@ -153,6 +161,52 @@ fn a_member_returns_only_after_its_drop_is_durable_on_every_lane() {
             assert_eq!(array.lanes[lane].status().slots[2], Some(MemberId(MEMBERS)), "lane {lane}");
         }
     });
+}
+
+/// R11. The update after the refusal would carry the drop and the return; a member that missed it would look as if it had never left.
+#[test]
+fn a_member_does_not_return_while_its_drop_cannot_be_recorded_and_a_new_spare_may_join() {
+    for lane_count in [1, 3] {
+        for seed in 0..10 {
+            let mut array = Array::new(Level::Raid5, lane_count, seed);
+            let run = |array: &mut Array, span: Nanos| {
+                for _ in 0..span / 100_000 {
+                    array.poll();
+                    array.now += 100_000;
+                }
+            };
+            let write = |array: &mut Array| {
+                let from = std::iter::once(Buffer::zeroed(bytes(256)).freeze()).collect();
+                let operation = Operation::Write { from, fua: false };
+                array.lanes[0].submit(Request { tag: 1, start_sector: 0, sectors: 256, operation });
+            };
+            // Superblocks say "dirty" from now on.
+            write(&mut array);
+            while array.ended.is_empty() {
+                array.poll();
+            }
+            let others: Vec<_> = [0, 1, 3].map(|member| Rc::clone(&array.faults[member])).into();
+            others.iter().for_each(|plan| plan.borrow_mut().bad.push((SECTORS..SECTORS + 8, FaultKind::Write)));
+            array.faults[2].borrow_mut().gone = true;
+            write(&mut array);
+            run(&mut array, 100_000_000);
+            let is_dropped = |lane: &ArrayDevice<TestRecorder>| lane.status().members[2].state == MemberState::Failed;
+            assert!(array.lanes.iter().any(is_dropped), "{lane_count} lanes, seed {seed}: the write met the member that is gone");
+            let is_recorded =
+                |array: &Array| array.lanes.iter().all(|lane| lane.with_engine(|engine| engine.drops_are_committed()));
+            assert!(!is_recorded(&array), "no member takes superblocks");
+            let id = array.begin_return(2);
+            let Refusal(sentence) = array.answer(id, |_, _| {}).expect_err("its drop is not on disk");
+            assert!(sentence.contains("not on disk yet"), "{sentence}");
+            array.lanes.iter().for_each(|lane| drop(lane.withdraw(7)));
+            let id = array.begin_add(None);
+            array.answer(id, |_, _| {}).expect("a new drive is the remedy");
+            others.iter().for_each(|plan| plan.borrow_mut().bad.clear());
+            run(&mut array, 3_000_000_000);
+            assert!(is_recorded(&array), "it is written again by itself");
+            assert_eq!(array.lanes[0].status().slots[2], Some(MemberId(MEMBERS)), "the spare has the slot");
+        }
+    }
 }
 
 #[test]
@@ -242,7 +296,7 @@ fn a_drive_returns_to_a_slot_that_has_just_lost_its_member_and_the_replacement()
         for turn in 0..60 {
             let mut array = Array::new(level, lane_count, 1);
             array.lanes.iter().for_each(|lane| lane.with_engine(|engine| engine.pause(true)));
-            array.lanes.iter().for_each(|lane| lane.offer(9, array.drive()));
+            array.lanes.iter().for_each(|lane| lane.offer(9, array.drive(Rc::default())));
             let (old, replacement) = (MemberId(1), MemberId(MEMBERS));
             let newcomer = (MemberConfig::in_sync(replacement, SECTORS), None);
             array.carry_out(Command::Add { newcomer, offer: 9, replaces: Some(old) }).expect("it replaces a member");

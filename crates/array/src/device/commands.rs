@@ -179,11 +179,23 @@ impl<R: Recorder> Driver<R> {
     }
 
     /// Admits the drive of a command on every lane.
-    pub(super) fn admit(&mut self, id: CommandId, number: u64, offer: u64, replaces: Option<(MemberId, usize)>) {
+    pub(super) fn admit(
+        &mut self,
+        id: CommandId,
+        number: u64,
+        offer: u64,
+        replaces: Option<(MemberId, usize)>,
+        may_return: Result<(), Refusal>,
+    ) {
         let newcomer = self.running.newcomers.remove(&id).expect("it came with the command");
         let recorder = self.recorder.as_mut().expect("the coordinator records");
         let before = recorder.clone();
         let admitted = recorder.admit(self.engine.next_member(), &newcomer);
+        // R11: a new spare may come although a drop is not recorded.
+        let admitted = admitted.and_then(|(config, slot)| match may_return {
+            Err(refusal) if slot.is_some() => Err(refusal),
+            _ => Ok((config, slot)),
+        });
         match admitted {
             Ok((config, slot)) => {
                 let count = self.members.len();
@@ -193,7 +205,10 @@ impl<R: Recorder> Driver<R> {
                     self.update_layout();
                 }
             }
-            Err(refusal) => self.step_answered(number, Err(refusal)),
+            Err(refusal) => {
+                self.recorder = Some(before);
+                self.step_answered(number, Err(refusal));
+            }
         }
     }
 

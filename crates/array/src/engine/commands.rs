@@ -37,7 +37,11 @@ impl Engine {
             }
             Step::Remove(member) => return Some(self.remove(member)),
             Step::Add { .. } | Step::EndRequests => unreachable!("the driver has the devices, and the requests on other lanes"),
-            Step::StopRelyingOn(_) | Step::EndReplay | Step::CommitDrops | Step::Release(_) => {
+            Step::StopRelyingOn(_)
+            | Step::EndReplay
+            | Step::CommitDrops
+            | Step::HasCommittedDropsIfPossible
+            | Step::Release(_) => {
                 if let Step::StopRelyingOn(member) = step {
                     core.log.behind.stop_relying_on(Some(member));
                 }
