@@ -67,7 +67,7 @@ impl Cli {
 const AFTER_HELP: &str = "\
 Sizes are written as 64K, 1MiB, 1.5GiB, 2TB or 2048s (sectors).
 Exit codes: 0 done, 1 failed, 2 usage, 3 needs attention (status, explain: a problem; health: a drive that is not good; scrub --wait: \
-mismatches; ublk: a device without a server), 4 refused for safety.
+mismatches, or sectors that it could not compare; ublk: a device without a server), 4 refused for safety.
 --yes answers questions; --force also overrides refusals, where a command tells them apart.
 NO_COLOR=1 turns colours off. `stria COMMAND --help` describes the options of a command.";
 
@@ -140,9 +140,9 @@ pub enum Command {
     Set(Set),
     /// Limit the speed of resync, rebuild and scrub.
     Speed(Speed),
-    /// Pause resync and rebuild, and end a scrub.
+    /// Pause resync, rebuild and scrub at their position.
     Pause(Named),
-    /// Resume resync and rebuild.
+    /// Resume paused resync, rebuild and scrub.
     Resume(Named),
     /// Stop an array cleanly, or all arrays of one server.
     Stop(Stop),
