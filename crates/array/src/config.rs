@@ -186,7 +186,7 @@ pub enum Flaw {
     ReadsUnaligned,
     /// R37: a resync leaves the parities of a stripe as they are while the stripe lacks data.
     DegradedParityLeft,
-    /// A member that comes back is in sync, whatever it lacks.
+    /// R27: a member that comes back is in sync, whatever it lacks.
     StaleAccepted,
     /// R11: a dropped member comes back before its drop is durable.
     ReturnBeforeDrop,

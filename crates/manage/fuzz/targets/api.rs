@@ -1,4 +1,4 @@
-//! Sessions of a hostile client against a whole daemon in this process, guided by coverage. See `tests/hostile_api.rs`.
+//! Sessions of a hostile client against a whole daemon in this process, guided by coverage. See `tests/hostile_api`.
 //!
 //! `STRIA_FUZZ_ROLE` is the client's: `view` (also: no drive may change), `operate`, `admin`.
 
