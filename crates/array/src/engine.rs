@@ -2,7 +2,8 @@
 //!
 //! An [`Engine`] decides everything about one array, or about one lane's partition of it, and does no I/O. Its methods are of
 //! four kinds:
-//! - getters: [`Engine::limits`], [`Engine::status`] and those that begin with `is_`;
+//! - getters: [`Engine::limits`], [`Engine::status`], [`Engine::next_wake`], [`Engine::drops_are_committed`] and those that
+//!   begin with `is_`;
 //! - events: [`Engine::set_now`], [`Engine::submit`], [`Engine::complete`], and the answers to actions
 //!   ([`Engine::metadata_updated`] and others);
 //! - commands: [`Engine::command`], answered by an action, and settings that take effect at once ([`Engine::pause`] and others);

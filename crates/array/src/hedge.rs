@@ -5,9 +5,9 @@
 //! member that is slow as a whole from doubling the work of the others: one read in twenty, some saved up, 64 at once.
 //!
 //! A member that has not answered after four times as long is **unresponsive** (`is_unresponsive`). Until it has answered all of
-//! these reads, others are asked first, and it only where they lack the data. Those that were asked for it may fall silent as well: then
-//! its reads are asked again of members that still answer. If more members are unresponsive than parity
-//! replaces, none counts as such: more reads would only add to what holds all of them up. See docs/MEMBERS.md.
+//! these reads, other members are asked first, and this one only where they lack the data. A member that was asked in its place
+//! may fall silent as well; then those reads go to members that still answer. If more members are missing or unresponsive than
+//! parity replaces, none counts as unresponsive: more reads would only add to what holds all of them up. See docs/MEMBERS.md.
 
 use crate::core::{Core, FailedPart};
 use crate::member::{Slot, Slow};
@@ -145,8 +145,8 @@ async fn ask_others(core: Rc<Core>, race: usize, member: MemberId, places: Small
     core.others_answered(race, Some(read));
 }
 
-/// The data of a range according to members other than the first of `slow`, piece by piece, if possible without all of these. `None`:
-/// they lack it.
+/// Reads a range from members other than the first of `slow`, and if possible from none of `slow`. The data comes in pieces, each
+/// with its offset. `None`: the other members lack it.
 async fn read_from_others(
     core: &Core,
     slow: &[MemberId],

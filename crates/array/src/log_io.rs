@@ -120,9 +120,9 @@ impl Core {
         self.log_retry();
     }
 
-    /// A write to parts of a stripe has ended on all members. Its records are retired at once, or by the next flush where
-    /// members have volatile caches, no member takes a superblock that names those dropped, or a list of bad blocks is not
-    /// durable that names half-written rows (R21).
+    /// A write to parts of a stripe has ended on all members. Its records are retired at once. In three cases the next flush
+    /// retires them instead: members have volatile caches; no member takes a superblock that names the dropped ones; a list of
+    /// bad blocks that names half-written rows is not durable (R21).
     pub fn log_end(&self, stripe: u64, parts: &[Rectangle], logged: Logged) {
         let log = &self.log;
         if log.config.is_none() {

@@ -309,8 +309,7 @@ impl Members {
         if member.config.recovered.covers(rows.end) && !member.has_bad(rows) { Presence::Readable } else { Presence::WriteOnly }
     }
 
-    /// The number of `rows`, from the first on, that are alike: readable on a slot's member as the first is, or not as the first
-    /// is not.
+    /// The number of `rows`, from the first on, that are alike on a slot's member: all can be read, or none can.
     pub fn alike_sectors(&self, slot: usize, rows: &Range<MemberSector>) -> u64 {
         let Some(id) = self.slots[slot].member else { return rows.sectors() };
         let config = &self.all[id.0].config;

@@ -167,8 +167,8 @@ pub(crate) async fn read_any_of(
     }
 }
 
-/// Another copy than that of the first of `slow` of each run of array sectors, if possible of none of these, with its offset.
-/// `None`: there is none; or copies may differ, where only the first counts (R14).
+/// Reads a range from copies other than that of the first of `slow`, and if possible from none of `slow`: one buffer for each run
+/// of array sectors, with its offset. `None`: there is no other copy; or copies may differ, and only the first counts (R14).
 pub(crate) async fn read_without(
     core: &Core,
     slow: &[MemberId],

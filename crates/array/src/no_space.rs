@@ -121,7 +121,8 @@ fn cause_of(copy: &Copy, member: MemberId, sectors: u64, failed: &[NotTaken]) ->
     failed.iter().filter(|failed| failed.member == member && failed.rows.overlaps(&rows)).map(|failed| failed.cause).min()
 }
 
-/// A copy that did not take a write and must not count, because another did, or is the first of those that did not.
+/// A copy that must not count: it did not take a write, and another copy took it. If no copy took it, the first one counts, and
+/// every other is outdated.
 fn outdated(core: &Core, copies: &[Copy], sectors: u64, failed: &[NotTaken]) -> Option<(Copy, MemberId, BadCause)> {
     let there = counted(core, copies, sectors);
     let took_it = there.iter().any(|(copy, member)| cause_of(copy, *member, sectors, failed).is_none());
@@ -129,8 +130,8 @@ fn outdated(core: &Core, copies: &[Copy], sectors: u64, failed: &[NotTaken]) -> 
     others.iter().find_map(|(copy, member)| Some((*copy, *member, cause_of(copy, *member, sectors, failed)?)))
 }
 
-/// A copy that had no space for a write, of a member whose list of bad blocks is half full: the other half is for rows where no
-/// copy can take a write back. `None`: also if a part of the write was acknowledged and then lost.
+/// A copy that had no space for a write, of a member whose list of bad blocks is half full (R85). The other half of the list is
+/// kept for rows in which no copy can undo a write. `None` as well if a part of the write was acknowledged and then lost.
 fn scarce(core: &Core, copies: &[Copy], sectors: u64, failed: &[NotTaken]) -> Option<(Copy, MemberId)> {
     let there = counted(core, copies, sectors);
     let cause = |&(copy, member): &(Copy, MemberId)| cause_of(&copy, member, sectors, failed);
@@ -139,8 +140,8 @@ fn scarce(core: &Core, copies: &[Copy], sectors: u64, failed: &[NotTaken]) -> Op
     there.iter().find(|copy| !is_lost && cause(copy) == Some(BadCause::NoSpace) && is_scarce(copy.1)).copied()
 }
 
-/// Gives the other copies what a member holds that had no space for a write: old or new bytes in each sector. What they took, they
-/// had space for. `false`: the member cannot be read, and nothing was written.
+/// Writes to all other copies what `member` holds, which had no space for a write: old or new bytes in each sector. The other
+/// members have space for that, since they took the write. `false`: `member` cannot be read, and nothing was written.
 async fn take_copies_back(core: &Core, copies: &[Copy], copy: Copy, member: MemberId, sectors: u64) -> bool {
     let read = core.io(std::iter::once(core.read_io(member, copy.start_sector, sectors)).collect()).await;
     let held = read.iter().find_map(|(result, operation)| match operation {
@@ -159,7 +160,7 @@ async fn take_copies_back(core: &Core, copies: &[Copy], copy: Copy, member: Memb
     true
 }
 
-/// R47: gives members that are being filled what the copy holds that counts. They may have taken a write that it has not.
+/// R47: writes to members that are being filled what the copy that counts holds. They may have taken a write that it lacks.
 async fn align_filled(core: &Core, range: Range<ArraySector>) -> Result<(), IoError> {
     let mut result = Ok(());
     for (_, sectors, copies) in alike_runs(core, range) {
@@ -261,10 +262,10 @@ fn filled_of(core: &Core, slot: u16) -> impl Iterator<Item = MemberId> + use<> {
     core.members.borrow().each_target(usize::from(slot)).skip(1)
 }
 
-/// The same where a data strip is missing, which exists in parity alone. Parity may change only by what members hold instead of
-/// the new data. If the only parity is what had no space, a strip that was written alone becomes what it was; of several strips
-/// one may be the missing one, and the old bytes of the two cannot be told apart. `false`: parity says too little, and nothing
-/// was written.
+/// As [`reconcile_parity`], where a data strip is missing and exists in parity alone (R46). Parity changes only by the difference
+/// between the new data and what members hold. If the only parity had no space, a strip that was written alone gets its old bytes
+/// back. If several strips were written, the missing one may be among them, and their old bytes cannot be told apart. `false`:
+/// parity does not suffice, and nothing was written.
 async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<bool, IoError> {
     let (map, rows) = (core.map(stripe), &core.geometry.rows_of_strip(stripe, &part.rows));
     // R64: members may have been dropped meanwhile.
@@ -322,9 +323,12 @@ async fn reconcile_without_strip(core: &Core, stripe: u64, part: &Rectangle, fai
     result.map(|()| true)
 }
 
-/// Leaves the missing strip as it is, after P had no space for all of its new bytes, and maybe the one strip that was written had
-/// none for all of its own. Where one of the two has new bytes and the other has not, the first gets its old ones back: it had
-/// space for them. `written`: that strip, unless it is the missing one itself, with its new bytes if it did not take all of them.
+/// Keeps the content of a missing strip, which is in P alone. One strip was written. P had no space for all of its new bytes, and
+/// the member of the written strip perhaps none for all of its own. Where one of the two has new bytes and the other old ones,
+/// the new ones are undone: the member has space there, since it took them (R46).
+///
+/// `written`: the index of the written strip, and its new bytes if its member did not take all of them. `None`: the written strip
+/// is the missing one.
 async fn take_back(
     core: &Core,
     stripe: u64,

@@ -33,7 +33,8 @@ pub(crate) fn presences(
     [map.data.iter().map(of).collect(), map.parity.iter().map(of).collect()]
 }
 
-/// As far as each slot has either all or nothing of these rows: a bad block must not hide what its member holds beside it (R34).
+/// The number of rows, from the first on, of which each slot has either all or none. So a bad block does not hide what its member
+/// holds beside it (R34).
 pub(crate) fn alike_sectors(core: &Core, rows: &Range<MemberSector>) -> u64 {
     let members = core.members.borrow();
     (0..core.geometry.slot_count()).map(|slot| members.alike_sectors(slot, rows)).min().unwrap_or(rows.sectors())
@@ -290,8 +291,8 @@ pub(crate) async fn correct_part(core: Rc<Core>, part: FailedPart, slot: usize) 
     part.deliver(&core, read.ok());
 }
 
-/// Corrects a strip that a write found unreadable, where it still is: page by page, as beside an unreadable sector others are
-/// good.
+/// Corrects the sectors of a strip that a write could not read and that still cannot be read. It goes page by page, since sectors
+/// beside an unreadable one may be good (R34).
 pub(crate) async fn correct_rows(core: Rc<Core>, slot: usize, rows: Range<MemberSector>) {
     let _guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
     // R84: a resync that is due corrects them by itself. Until then parity may say other bytes than the strip held.

@@ -1,7 +1,7 @@
 //! A window of a parity level: the same rows of every member, stripe by stripe.
 //!
-//! Only P and Q together show which strip is wrong, with one exception: if a wrong strip was overwritten by read-modify-write before
-//! the scrub, its error is in both, and the new strip looks wrong.
+//! Only P and Q together show which strip is wrong, with one exception: if a wrong strip was overwritten by read-modify-write
+//! before the scrub, its error is in both, and the new strip looks wrong.
 
 use crate::address::{Sectors, sync_of_rows};
 use crate::core::{BadCause, Core, rewrite, write_for_sweep};
@@ -50,8 +50,8 @@ pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>
     Ok(all)
 }
 
-/// Processes some stripes, or some rows of one. Returns `None` if a slot has only a part of them, or if not all could be read and `rows`
-/// is more than a page.
+/// Processes some stripes, or some rows of one. Returns `None` if a slot has only a part of them, or if not all could be read and
+/// `rows` is more than a page.
 async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bool) -> Result<Option<Found>, String> {
     let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
     if alike_sectors(core, &rows) < rows.sectors() {
@@ -79,8 +79,9 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     let is_resync_of_unreadable = work.kind == SweepKind::Resync && !unreadable.is_empty();
     let compares = is_resync_of_unreadable || (computed.is_empty() && work.kind != SweepKind::Rebuild);
     let (mut found, repairs) = if compares && !is_lost {
-        // A strip that a resync could not read was recovered from the first parities; the other parities must follow. They do so
-        // without a second look, as rewriting may not have healed the member, and an array that needs it keeps it (R7).
+        // A strip that a resync could not read was recovered from the first parities, and the other parities must follow. They
+        // follow the recovered bytes and not a second read: rewriting may not have healed the member, which an array that cannot
+        // spare it keeps (R7).
         let wanted: SmallVec<[usize; 4]> = computed.keys().copied().collect();
         known.append(&mut computed);
         let checked = check(core, work.kind, &rows, &known);

@@ -85,8 +85,8 @@ impl Hedging {
         self.budget.set((self.budget.get() + earned).min(SAVED_MAX * SHARE));
     }
 
-    /// Spends the budget of one read. Returns `false` if it does not suffice. `free`: it is taken as far as there is some. An
-    /// unresponsive member gets no new reads, so no bound is needed for those that it has.
+    /// Spends the budget of one read. Returns `false` if it does not suffice. `free`: the read is hedged in any case, and takes
+    /// what budget there is. Reads that an unresponsive member leaves are free, since it gets no new ones.
     pub fn spend(&self, free: bool) -> bool {
         if !free && (self.races.borrow().len() >= COUNT_MAX || self.budget.get() < SHARE) {
             return false;
@@ -123,8 +123,8 @@ impl Hedging {
         self.silences.set(self.silences.get() + 1);
     }
 
-    /// A read that others were asked for before one of them became unresponsive, so that they may never answer: they are to be asked
-    /// again. Returns its key, the client's request, its pieces, the slow member and the first sector there.
+    /// A hedged read to be asked of other members again: since it was asked, a member has become unresponsive, and it may be one
+    /// of those that were asked. Returns its key, the client's request, its pieces, the slow member and the first sector there.
     pub fn take_overtaken(&self) -> Option<(usize, usize, Pieces, MemberId, MemberSector)> {
         let silences = self.silences.get();
         let mut races = self.races.borrow_mut();

@@ -54,8 +54,8 @@ impl Parent {
         self.pending == 0
     }
 
-    /// The request's completion. A read's memory is joined again as far as it was one piece. A hedged read has other memory for
-    /// some part, as the slow member still has the client's, and is copied together.
+    /// The request's completion. Pieces of a read that lie side by side in the client's memory become one again. A part of a
+    /// hedged read has other memory, since the slow member still has the client's. A read of one piece is then copied together.
     pub fn end(mut self) -> Completion {
         if let Operation::Read { into } = &mut self.operation {
             self.read.sort_unstable_by_key(|(offset, _)| *offset);

@@ -84,7 +84,7 @@ pub(crate) fn sectors_of(segments: &[Data]) -> u64 {
     (segments.iter().map(|data| data.len()).sum::<usize>() / SECTOR_BYTES) as u64
 }
 
-/// The same segments for one more member; mostly there is one, which is quicker than to collect.
+/// The same segments for one more member. Most requests have one segment, so that case avoids a general copy.
 pub(crate) fn shared(segments: &Segments<Data>) -> Segments<Data> {
     match &segments[..] {
         [one] => smallvec![one.clone()],
@@ -92,7 +92,7 @@ pub(crate) fn shared(segments: &Segments<Data>) -> Segments<Data> {
     }
 }
 
-/// Segments of whole sectors, as parity takes them: copied into one where some are of something else.
+/// Segments of whole sectors, as parity needs them. If the end of one lies within a sector, all are copied into one.
 pub(crate) fn of_sectors(from: Segments<Data>) -> Segments<Data> {
     match from.iter().all(|data| data.len().is_multiple_of(SECTOR_BYTES)) {
         true => from,

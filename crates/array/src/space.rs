@@ -27,7 +27,7 @@ pub(crate) struct NoSpace {
     /// Bad blocks for lack of space, which a task fills: member and first row, and the end.
     unfilled: RefCell<BTreeMap<(MemberId, MemberSector), MemberSector>>,
     pub refill: Waiters,
-    /// Bad blocks that the members there now cannot recover: they wait for one that comes or is filled.
+    /// Bad blocks that the present members cannot recover. They are tried again when another member is in sync.
     unrecoverable: RefCell<Vec<(MemberId, Range<MemberSector>)>>,
     /// Writes without space whose rows are being made consistent.
     reconciling: Cell<usize>,

@@ -23,8 +23,8 @@ use std::rc::Rc;
 use stria_block::Nanos;
 use stria_block::ranges::without;
 
-/// The most windows at once: enough to keep members busy while parity is computed and other answers are on their way. With 2
-/// MiB of each, members of 200 MB/s that answer after 4 ms were rebuilt at 0.76 of their speed.
+/// The most windows at once, 4 MiB of each member: enough to keep members busy while parity is computed and other answers are on
+/// their way. With 2 MiB, members of 200 MB/s that answer after 4 ms were rebuilt at 0.76 of their speed.
 const WINDOW_COUNT_MAX: usize = 32;
 /// The most steps over ranges that are not due before clients get their turn.
 const SKIPS_MAX: u32 = 512;
@@ -59,7 +59,8 @@ struct Sweep {
     error: RefCell<Option<String>>,
     found: Cell<Findings>,
     started: Nanos,
-    /// Times, with the watermark then, from which the speed is computed. The first is as old as the speed looks back, or the sweep.
+    /// Times, each with the watermark at that time, from which the speed is computed. The oldest is [`SPEED_OVER`] old, or as old
+    /// as the sweep.
     marks: RefCell<VecDeque<(Nanos, SweepSector)>>,
     checkpoint: Cell<Nanos>,
     finished: Waiters,
@@ -442,8 +443,8 @@ fn ended(core: &Core, sweeper: &Sweeper) {
 }
 
 /// Fills bad blocks of members before they are in sync: those in rows before the sweep's start (R67), and once more all that a
-/// replacement lacks (R90). The member that it replaces could not read that before, may be the only one that holds it, and is about to
-/// be let go.
+/// replacement lacks (R90). The replaced member could not read these rows before. It may be the only one that holds them, and is
+/// about to be let go.
 async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
     for target in &sweep.targets {
         let passed = if target.copied { sweep.end } else { sweep.from };
@@ -609,8 +610,8 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_noth
             core.event(Event::MemberFailed { member, slot: Some(target.slot), reason: "replaced".into() });
         }
     }
-    // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction (R51). A copy is not, nor is what the member
-    // held before: a rebuild begins at a window's start, and leaves that.
+    // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction (R51). A copy is not. Nor is what the
+    // member held before: a rebuild that goes on leaves the rows below its start as they are.
     let copied = targets.iter().any(|target| target.copied);
     let level = core.geometry.level();
     let is_computed = match level.family() {

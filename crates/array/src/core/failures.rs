@@ -57,8 +57,8 @@ pub(crate) fn drop_failed<'a>(
     outcome
 }
 
-/// Sends the writes of a sweep, under the lock of the rows. As [`drop_failed_writes`], but rows that a member has no space for become bad
-/// blocks there (R86), and the sweep goes on.
+/// Sends the writes of a sweep, under the lock of the rows. As [`drop_failed_writes`], but rows that a member has no space for
+/// become bad blocks there (R86), and the sweep goes on.
 pub(crate) async fn write_for_sweep(core: &Core, writes: Batch) -> Result<(), IoError> {
     let targets: SmallVec<[(MemberId, Range<MemberSector>); 8]> =
         writes.iter().map(|io| (io.member, io.start_sector.run(io.sectors))).collect();

@@ -119,8 +119,8 @@ impl Engine {
         let id = config.id;
         {
             let holder = |slot: usize| Some((slot, self.core.members.borrow().slots()[slot].member?));
-            // The coordinator has dropped the slot's member, and the replacement that inherits the slot: what it has admitted
-            // every lane admits.
+            // Every lane admits what the coordinator has admitted. So the coordinator has dropped the members that hold the slot
+            // here: the member, and a replacement that took the slot after it.
             while self.core.partition.lane > 0
                 && let Some((_, dropped)) = slot.and_then(holder)
             {

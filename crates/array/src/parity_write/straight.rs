@@ -105,8 +105,8 @@ fn are_usual<'a>(core: &Core, mut slots: impl Iterator<Item = &'a u16>, rows: &R
     })
 }
 
-/// True if a write that has changed nothing yet may go on as it began. While its rows are locked no member takes a slot anew
-/// there, so the members that are present were present then.
+/// True if a write that has changed nothing yet may go on as it began: no member that it uses was dropped. None can have come
+/// instead, since no member takes a slot while rows of that slot are locked.
 fn is_as_it_began(core: &Core, write: &StraightWrite) -> bool {
     let map = core.map(write.stripe);
     write.failures.is_empty()
