@@ -5,8 +5,8 @@
 //!                 ├ daemon: makes the service for all arrays of the configuration, and starts each when its drives are here
 //!                 └ serve: makes the service, its control socket, its NBD server and its disks of virtual machines
 //! ```
-//! Everything that crosses the socket is in [`api`]. The crate knows no strips and no parity: it shows what arrays report, and
-//! passes commands on. The instruments (`stria lab` and others) are programs of their own (`tools`).
+//! What crosses the socket is in [`api`], and in `monitor` for alarms and health. The crate knows no strips and no parity: it
+//! shows what arrays report, and passes commands on. The instruments (`stria lab` and others) are programs of their own (`tools`).
 #![forbid(unsafe_code)]
 
 pub mod alarm_words;
