@@ -65,8 +65,8 @@ impl Drop for Memory {
             return;
         }
         if self.len >= MAPPED_BYTES_MIN {
-            // SAFETY: not part of the arena, so mapped in `zeroed` with this very length, and dropped once. It fails only where the
-            // process has as many mappings as it may, and then keeps the memory.
+            // SAFETY: not part of the arena, so mapped in `zeroed` with this very length, and dropped once. It fails only where
+            // the process has as many mappings as it may, and then keeps the memory.
             let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
             return;
         }

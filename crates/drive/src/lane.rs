@@ -107,8 +107,8 @@ struct Shared<D> {
 }
 
 impl Lane {
-    /// A lane on any processor that spins for at most 50 microseconds, in a virtual machine 100. It takes on-lane clients if there
-    /// are at most two processors: with more, clients on threads of their own take work off the lane's processor.
+    /// A lane on any processor that spins for at most 50 microseconds, in a virtual machine 100. It takes on-lane clients if
+    /// there are at most two processors: with more, clients on threads of their own take work off the lane's processor.
     pub fn new(name: impl Into<String>) -> Self {
         let processor_count = std::thread::available_parallelism().map_or(1, NonZero::get);
         Self {

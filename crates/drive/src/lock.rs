@@ -165,7 +165,8 @@ fn in_words(pid: u32) -> String {
     }
 }
 
-/// The locks in the text of /proc/locks, each with its process and its file. A line: `1: FLOCK  ADVISORY  WRITE 8612 fe:00:131076 0 EOF`.
+/// The locks in the text of /proc/locks, each with its process and its file. A line:
+/// `1: FLOCK  ADVISORY  WRITE 8612 fe:00:131076 0 EOF`.
 fn flocks(locks: &str) -> impl Iterator<Item = (u32, &str)> {
     locks.lines().filter_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();

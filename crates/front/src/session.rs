@@ -38,7 +38,7 @@ const LARGE_PAYLOAD_BYTES: usize = 32 << 10;
 /// once, its buffer then serves the next one too, while it is still in the processor's cache.
 const ALONE_BYTES: usize = 128 << 10;
 /// Of many small requests that arrive at once, 4 go to the device first, and then twice as many each time, up to 16. Replies to a
-/// group leave before the next group is served. The client sends its next requests meanwhile, where it would otherwise sleep until
+/// group leave before the next group is served. So the client sends its next requests meanwhile; otherwise it would sleep until
 /// all replies are there (docs/TRIED.md).
 const FIRST_GROUP: usize = 4;
 const GROUP_MAX: usize = 16;

@@ -4,10 +4,9 @@
 //! A seed draws a [`setup`] (an array and its drives) and a [`workload`] (steps: clients, faults, commands). The [`world`]
 //! runs them. [`tree`] provides modelled drives ([`member_drive`]) to `stria-tree`, which opens arrays as on the host; [`lanes`]
 //! runs their lanes in one thread; [`drive`] stores the bytes and decides what survives a power cut; [`power`] has the clock and
-//! the power switch. The
-//! *atlas* in the world places only faults that redundancy must survive, so every objection of a checker is a bug. Clients write
-//! superblocks too ([`hostile_client`]). Checkers know nothing of the workload: [`model`] judges every read, sector by sector;
-//! [`mod@reference`] computes redundancy again from the bytes.
+//! the power switch. The *atlas* in the world places only faults that redundancy must survive, so every objection of a checker is
+//! a bug. Clients write superblocks too ([`hostile_client`]). Checkers know nothing of the workload: [`model`] judges every read,
+//! sector by sector; [`mod@reference`] computes redundancy again from the bytes.
 //!
 //! [`campaign`] runs many seeds, [`trace`] prints one line by line, [`shrink`] makes a failing history short, [`exhaustive`]
 //! cuts the power everywhere, [`mutant`] lists deliberate bugs that must be found. Apart from all that, [`price`] measures the
