@@ -125,8 +125,8 @@ fn what_a_replaced_member_could_not_read_is_read_again_before_it_is_let_go() {
     }
 }
 
-/// R51: the members hold noise, so parity fits nowhere until a rebuild or a resync has been there. A rebuild begins at the start of
-/// a window.
+/// R51: the members hold noise, so parity fits nowhere until a rebuild or a resync has been there. A rebuild begins at the start
+/// of a window.
 #[test]
 fn a_rebuild_that_goes_on_leaves_the_resync_that_is_due() {
     for (level, members) in [(Level::Raid4, 3), (Level::Raid5, 3), (Level::Raid5, 4)] {

@@ -9,8 +9,8 @@
 //! On a machine that others use, figures vary from minute to minute, and all rounds of a run share that. The share of the
 //! processors that others used is recorded with every measurement. One run on each side cannot prove a change of rates that the
 //! loss of that share explains, in either direction, nor most changes in p99 latency: these are reported as undecided. Of the
-//! shares during the runs and during the measurements of the point the larger one counts, as others may use the machine for a part
-//! of a run only.
+//! shares during the runs and during the measurements of the point the larger one counts, as others may use the machine for a
+//! part of a run only.
 
 use crate::others::{self, BUSY_PERCENT};
 use crate::result::{Point, Record, ResultError, Run, TargetInfo};
