@@ -17,9 +17,10 @@
 //! | `host/create.rs` | the list of names with 50 and 60, and whether a RAID 0 may lie over it | no |
 //! | `manage` | lists in `cli`, `api`, `rest/types`, `rest/forecast`; words in `status`, `plain_status`, `view`; `wizard`, `rest/takes` | no |
 //! | `page/src` | what `create.tsx` offers, what `change.tsx` lets be set, the words in `catalogue.ts` | no |
-//! | `tools/plan` | its own `level.rs`, `platform.rs`, advice, reliability | in part |
+//! | `tools/plan` | its own `level.rs`, `platform.rs`, `level_name.rs`, advice, reliability | in part |
 //! | `tools/lab` | lists in `md.rs`, `experiment/check.rs`, `target.rs`, `modelled.rs`; `verify.rs`, `stage/cost.rs` | no |
-//! | `tools/bench`, `tools/sim` | `theory.rs`, `scaling.rs`, `report/scaling.rs`; `setup.rs`, `reference.rs`, `world/faults.rs` | in part |
+//! | `tools/bench` | `theory.rs`, `scaling.rs`, `report/scaling.rs` | in part |
+//! | `tools/sim` | `setup.rs`, `reference.rs`, `world/faults.rs`, `exhaustive.rs`; what `price` and `beside` measure | in part |
 //! | `docs` | COMMANDS, ON_DISK, GLOSSARY, PLAN, LAB, SIM; the README; `packaging`'s deb and man | no |
 //!
 //! `crates/parity` computes P, Q and R, and plans, log records and replay take any count up to
