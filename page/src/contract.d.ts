@@ -4540,6 +4540,19 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "scrub-found-wrong-in-part";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+                /** Format: uint64 */
+                ms: number;
+                sweep: components["schemas"]["Sweep"];
+                /** Format: uint64 */
+                unchecked_sectors: number;
+                wrong: components["schemas"]["WrongDrives"];
+            };
+        } | {
+            /** @constant */
             code: "sweep-found-wrong";
             values: {
                 /** Format: uint64 */

@@ -182,5 +182,5 @@ impl Core {
 }
 
 fn drops_are_not_committed() -> Refusal {
-    Refusal("the array is still starting, or a failure of a member is not on disk yet; add it again in a moment".into())
+    Refusal("the array is still starting, or a failure of a member is not on disk yet; repeat the command in a moment".into())
 }

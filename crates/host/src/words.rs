@@ -90,7 +90,8 @@ sentences! {
         Unreadable { sectors: u64, sync_sector: u64 } => "{sectors} sectors near {sync_sector} cannot be read from any member: clients' reads of them fail until they are rewritten",
         SweepStarted { sweep: Sweep } => "{sweep} started",
         SweepFinished { sweep: Sweep, ms: u64, mismatch_sectors: u64 } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches",
-        ScrubLeftUnchecked { sweep: Sweep, ms: u64, mismatch_sectors: u64, unchecked_sectors: u64 } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {unchecked_sectors} sectors could not be compared, as members are missing or cannot be read: scrub again when the array is whole",
+        ScrubLeftUnchecked { sweep: Sweep, ms: u64, mismatch_sectors: u64, unchecked_sectors: u64 } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {unchecked_sectors} sectors could not be compared, as members are missing or cannot be read: scrub again when the array is optimal",
+        ScrubFoundWrongInPart { sweep: Sweep, ms: u64, mismatch_sectors: u64, unchecked_sectors: u64, wrong: WrongDrives } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {wrong}; {unchecked_sectors} sectors could not be compared, as members are missing or cannot be read: scrub again when the array is optimal",
         SweepFoundWrong { sweep: Sweep, ms: u64, mismatch_sectors: u64, wrong: WrongDrives } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {wrong}",
         SweepPaused { sweep: Sweep, percent: u64 } => "{sweep} stopped: paused at {percent} %",
         SweepGivesWay { sweep: Sweep, percent: u64 } => "{sweep} stopped: paused at {percent} % for a rebuild, and goes on after it",
@@ -153,7 +154,8 @@ pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
             let blamed = |(member, sectors): &(MemberId, u64)| WrongDrive { drive: name(member), sectors: *sectors };
             let wrong = WrongDrives(wrong.iter().map(blamed).collect());
             match (wrong.0.is_empty(), unchecked_sectors) {
-                (false, _) => Say::SweepFoundWrong { sweep, ms, mismatch_sectors, wrong },
+                (false, 0) => Say::SweepFoundWrong { sweep, ms, mismatch_sectors, wrong },
+                (false, _) => Say::ScrubFoundWrongInPart { sweep, ms, mismatch_sectors, unchecked_sectors, wrong },
                 (true, 0) => Say::SweepFinished { sweep, ms, mismatch_sectors },
                 (true, _) => Say::ScrubLeftUnchecked { sweep, ms, mismatch_sectors, unchecked_sectors },
             }

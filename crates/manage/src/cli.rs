@@ -591,7 +591,7 @@ pub struct Replace {
     /// The drive to replace: its path, its serial number, or its slot (of one span: SPAN:SLOT).
     #[arg(value_hint = ValueHint::FilePath)]
     pub old: PathBuf,
-    /// The new drive.
+    /// The new drive, or a spare of the array.
     #[arg(value_hint = ValueHint::FilePath)]
     pub new: PathBuf,
     /// Ask nothing: a new drive that carries something is refused.

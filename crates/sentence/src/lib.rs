@@ -9,6 +9,8 @@
 //!
 //! It does not know what the sentences are about.
 
+#![forbid(unsafe_code)]
+
 pub use schemars;
 pub use serde;
 
