@@ -217,8 +217,6 @@ pub struct Outcome {
     pub reads: Latencies,
     /// Latencies of writes.
     pub writes: Latencies,
-    /// Bytes that were written since the run began, measured or not.
-    pub written_bytes: u64,
     /// Mean number of requests in the model, by its integral over time.
     pub in_flight: f64,
     /// The duration of the measurement.
@@ -243,6 +241,17 @@ struct Slot {
 /// Runs a load from `start` on, until as many requests have ended as it says. Returns the outcome and the time of the end, after
 /// the requests under way have ended too.
 pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> (Outcome, Nanos) {
+    run_watched(model, load, start, &mut |_, _| ())
+}
+
+/// The same. `watch` sees the model, and the bytes that were written to it since the run began, twice: when the measurement begins
+/// and when it ends.
+pub fn run_watched<M: Model + ?Sized>(
+    model: &mut M,
+    load: &Load,
+    start: Nanos,
+    watch: &mut dyn FnMut(&M, u64),
+) -> (Outcome, Nanos) {
     let mut chance = Chance::new(load.seed, 2);
     let span_bytes = load.span_bytes.min(model.size_sectors() * SECTOR_BYTES - load.offset_bytes);
     let blocks = (span_bytes / load.block_bytes).max(1);
@@ -263,6 +272,9 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
     let (mut finished, total) = (0u64, load.warm_up + load.requests);
     let (mut now, mut measured_from, mut in_flight, mut area) = (start, start, 0u64, 0u128);
     let mut ended: Vec<Tag> = Vec::new();
+    if load.warm_up == 0 {
+        watch(model, 0);
+    }
     while finished < total {
         let next = model.advance(due.next_at().unwrap_or(Nanos::MAX), &mut ended).max(now);
         assert!(next < Nanos::MAX, "a closed load never rests");
@@ -280,6 +292,7 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
             }
             if finished == load.warm_up {
                 (measured_from, area) = (now, 0);
+                watch(model, written_bytes);
             }
             if finished >= load.warm_up && (finished - load.warm_up).is_multiple_of(batch) {
                 marks.push(now);
@@ -323,6 +336,7 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
             model.submit(now, ask);
         }
     }
+    watch(model, written_bytes);
     let duration_ns = (now - measured_from).max(1);
     reads.sort_unstable();
     writes.sort_unstable();
@@ -333,7 +347,6 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
         bytes_per_s: measured_bytes as f64 * SECOND as f64 / duration_ns as f64,
         reads: Latencies(reads),
         writes: Latencies(writes),
-        written_bytes,
         in_flight: area as f64 / duration_ns as f64,
         duration_ns,
     };
