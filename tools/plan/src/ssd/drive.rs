@@ -31,6 +31,8 @@ enum Event {
     Room,
     /// A write has its turn on the link.
     Link(Ask),
+    /// The first of the writes that wait for the buffer gets space there.
+    Admit,
     Done(Tag),
 }
 
@@ -88,8 +90,10 @@ pub struct Ssd {
     /// Requests that wait for a slot.
     waiting: VecDeque<Ask>,
     in_slots: u32,
-    /// The time at which the newest write got space in the buffer.
+    /// The time from which on the newest write has all of its space in the buffer; it may be yet to come.
     admitted_at: Nanos,
+    /// Writes that wait for that, each with the firmware's time for it and when it has crossed the link.
+    admitting: VecDeque<(Ask, Nanos, Nanos)>,
     /// Bytes that the host wrote, as they are stored, that wait for a program unit to be whole, and bytes of copies.
     gathered: f64,
     copies_gathered: f64,
@@ -129,6 +133,7 @@ impl Ssd {
             waiting: VecDeque::new(),
             in_slots: 0,
             admitted_at: 0,
+            admitting: VecDeque::new(),
             gathered: 0.0,
             copies_gathered: 0.0,
             slc_used: 0,
@@ -377,14 +382,30 @@ impl Ssd {
         let transfer = transfer_ns(ask.bytes(), self.config.link_bytes_per_s);
         let inbound = ask.is_write() && !self.config.link_half_duplex;
         let crossed = self.link[usize::from(inbound)].serve(now, transfer);
-        let end = match ask.is_write() {
-            true => {
-                let latency = self.write_latency_ns(crossed);
-                self.admit(crossed, ask) + latency
+        if ask.is_write() {
+            let latency = self.write_latency_ns(crossed);
+            self.admitting.push_back((ask, latency, crossed));
+            if self.admitting.len() == 1 {
+                self.admit_next(now);
             }
-            false => crossed + self.config.read_latency_ns,
-        };
-        self.calendar.add(end, Event::Done(ask.tag));
+        } else {
+            self.calendar.add(crossed + self.config.read_latency_ns, Event::Done(ask.tag));
+        }
+    }
+
+    /// Takes in the first writes that wait, as far as it is their time. The next one waits without a place on any channel or die,
+    /// where reads would wait for it.
+    fn admit_next(&mut self, now: Nanos) {
+        while let Some(&(ask, latency, crossed)) = self.admitting.front() {
+            let at = crossed.max(self.admitted_at);
+            if at > now {
+                self.calendar.add(at, Event::Admit);
+                return;
+            }
+            self.admitting.pop_front();
+            let end = self.admit(at, ask) + latency;
+            self.calendar.add(end, Event::Done(ask.tag));
+        }
     }
 }
 
@@ -416,6 +437,7 @@ impl Model for Ssd {
                     self.fill_read_buffer(at);
                 }
                 Event::Link(ask) => self.on_link(at, ask),
+                Event::Admit => self.admit_next(at),
                 Event::Done(tag) => {
                     ended.push(tag);
                     self.last_end = at;
