@@ -51,8 +51,14 @@ pub fn space(bytes: f64) -> String {
     space_in(bytes, bytes, 3)
 }
 
-/// Two spaces in one unit, with as many digits as it takes to tell them apart.
+/// 1,000: two spaces that differ by more have each its own unit.
+const ONE_UNIT_MAX: f64 = 1e3;
+
+/// Two spaces in one unit, with as many digits as it takes to tell them apart; spaces that are far apart as each is written alone.
 pub fn spaces(one: f64, other: f64) -> (String, String) {
+    if one.max(other) > ONE_UNIT_MAX * one.min(other) {
+        return (space(one), space(other));
+    }
     let both = |digits| (space_in(one, one.max(other), digits), space_in(other, one.max(other), digits));
     let apart = (3..=DIGITS_MAX).map(both).find(|(one, other)| one != other);
     apart.unwrap_or_else(|| both(3))
@@ -98,6 +104,8 @@ mod tests {
         assert_eq!(words(125e9, 120e9), "125 GB, 120 GB");
         assert_eq!(words(1.4405e12, 1.4403e12), "1.4405 TB, 1.4403 TB");
         assert_eq!(words(2e12, 120e9), "2.00 TB, 0.120 TB");
+        // A petabyte was asked for, and the answer was that the largest array holds 0.000480 PB.
+        assert_eq!(words(1e15, 480e9), "1.00 PB, 480 GB");
     }
 
     /// Messages named "a budget of at least 0.30000000000000004", and a price of 0 for 0.004.

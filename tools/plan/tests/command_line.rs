@@ -58,6 +58,16 @@ fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
         ("advise --drives 8xp4510 --purpose vm --platform mars", "there is no such platform: choose one of z87"),
         ("advise --drives 8xp4510 --purpose games", "games"),
         ("advise --drives 8xp4510", "--purpose"),
+        // It named the purpose alone, as if nothing else would do.
+        ("advise --drives 8xp4510", "--block"),
+        ("what-if --drives 8xp4510 --level 5", "--block"),
+        // These were taken for options that do not exist.
+        ("calc afr -1", "the rate is -1: use a number above 0"),
+        ("calc mtbf -5", "the mean time is -5: use a number above 0"),
+        ("calc rebuild --capacity-tb -3 --mb-per-s 5", "--capacity-tb is -3: use a number above 0"),
+        ("calc usable --level 5 --drives -3 --capacity-tb 4", "\"-3\" is not a whole number that is possible here"),
+        ("advise --drives 8xp4510 --block 4K --depth -3", "\"-3\" is not a whole number that is possible here"),
+        ("advise --drives 8xp4510 --purpose vm --spares -1", "\"-1\" is not a whole number that is possible here"),
         ("advise --drives 8xp4510 --purpose vm --block 4K", "cannot be used with"),
         ("advise --drives 8xp4510 --block 5000", "multiple of 4K"),
         ("advise --drives 8xp4510 --block 4K --reads 130", "use 0 to 100"),

@@ -57,52 +57,52 @@ enum Calc {
     /// Data that may be written in a year, a month and a day within an endurance rating
     Endurance {
         /// Terabytes written (TBW)
-        #[arg(long, value_parser = real)]
+        #[arg(long, value_parser = real, allow_negative_numbers = true)]
         tbw: f64,
         /// Years of use
-        #[arg(long, value_parser = real)]
+        #[arg(long, value_parser = real, allow_negative_numbers = true)]
         years: f64,
         /// Gigabytes of the drive, for full drive writes a day (DWPD)
-        #[arg(long, value_parser = real)]
+        #[arg(long, value_parser = real, allow_negative_numbers = true)]
         capacity_gb: Option<f64>,
     },
     /// The endurance rating (TBW) from full drive writes a day
     Tbw {
         /// Full drive writes a day (DWPD)
-        #[arg(long, value_parser = real)]
+        #[arg(long, value_parser = real, allow_negative_numbers = true)]
         dwpd: f64,
         /// Gigabytes of the drive
-        #[arg(long, value_parser = real)]
+        #[arg(long, value_parser = real, allow_negative_numbers = true)]
         capacity_gb: f64,
         /// Years of the warranty
-        #[arg(long, value_parser = real)]
+        #[arg(long, value_parser = real, allow_negative_numbers = true)]
         years: f64,
     },
     /// Days, years and annual failure rate from a mean time between failures
     Mtbf {
         /// Hours
-        #[arg(value_parser = real)]
+        #[arg(value_parser = real, allow_negative_numbers = true)]
         hours: f64,
     },
     /// The mean time between failures from an annual failure rate
     Afr {
         /// Percent of drives a year
-        #[arg(value_parser = real)]
+        #[arg(value_parser = real, allow_negative_numbers = true)]
         percent: f64,
     },
     /// The time to fill a drive, and the risk of an unreadable sector meanwhile
     Rebuild {
         /// Terabytes of the drive
-        #[arg(long, value_parser = real)]
+        #[arg(long, value_parser = real, allow_negative_numbers = true)]
         capacity_tb: f64,
         /// Megabytes a second
-        #[arg(long, value_parser = real)]
+        #[arg(long, value_parser = real, allow_negative_numbers = true)]
         mb_per_s: f64,
         /// Number of drives that are read, for the risk
         #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         read_drives: u32,
         /// Bits read for each unreadable bit, as in data sheets
-        #[arg(long, value_parser = real, default_value_t = 1e15)]
+        #[arg(long, value_parser = real, default_value_t = 1e15, allow_negative_numbers = true)]
         bits_per_error: f64,
     },
     /// The space for data on an array
@@ -111,13 +111,13 @@ enum Calc {
         #[arg(long, value_enum)]
         level: LevelName,
         /// Drives
-        #[arg(long, value_parser = whole::<usize>)]
+        #[arg(long, value_parser = whole::<usize>, allow_negative_numbers = true)]
         drives: usize,
         /// Terabytes of the smallest drive
-        #[arg(long, value_parser = real)]
+        #[arg(long, value_parser = real, allow_negative_numbers = true)]
         capacity_tb: f64,
         /// Spans of RAID 50 and 60; the default is 2
-        #[arg(long, value_parser = whole::<usize>)]
+        #[arg(long, value_parser = whole::<usize>, allow_negative_numbers = true)]
         spans: Option<usize>,
     },
 }

@@ -19,7 +19,7 @@ pub struct WhatIf {
     #[arg(long, value_enum)]
     level: LevelName,
     /// Spans of RAID 50 and 60; the default is 2
-    #[arg(long, value_name = "N", value_parser = whole::<usize>)]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, allow_negative_numbers = true)]
     spans: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
 //! The options of `advise` and `what-if` about an array.
 
 use crate::{here, measured, smart};
-use clap::{Args, ValueEnum};
+use clap::{ArgGroup, Args, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use stria_plan::advice::wish::{self, DRIVES_MAX, STRIPS_KIB};
@@ -14,6 +14,7 @@ use stria_terminal::{Failure, size};
 
 /// Drives, platform and load.
 #[derive(Args)]
+#[command(group(ArgGroup::new("load").required(true).args(["purpose", "block"])))]
 pub struct WishArgs {
     /// Number and model of the drives: 8xp4510; 2-8xp4510 for two to eight. `stria plan catalogue` lists the models; a path that
     /// ends in .toml is your own profile; `here`: the drives of this machine, as smartctl names them
@@ -25,7 +26,7 @@ pub struct WishArgs {
     platform: String,
     /// Purpose of the array: database, vm, media, backup, desktop; or what was measured: a trace, as trace.csv.gz or
     /// msr:trace.csv.gz, or the folder of a run of `stria lab`
-    #[arg(long, value_name = "PURPOSE|TRACE|RUN", required_unless_present = "block", conflicts_with_all = ["block", "reads", "threads", "sequential"])]
+    #[arg(long, value_name = "PURPOSE|TRACE|RUN", conflicts_with_all = ["block", "reads", "threads", "sequential"])]
     purpose: Option<String>,
     /// Instead of a purpose: size of a request, such as 4K
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
@@ -34,16 +35,16 @@ pub struct WishArgs {
     #[arg(long, value_name = "PERCENT", value_parser = real, default_value_t = 70.0, allow_negative_numbers = true)]
     reads: f64,
     /// With --block, a trace or a run: requests in flight; the default is 32 with --block, and the measured number of a trace
-    #[arg(long, value_name = "N", value_parser = whole::<u32>)]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, allow_negative_numbers = true)]
     depth: Option<u32>,
     /// With --block: threads that send them
-    #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = whole::<u32>, default_value_t = 1, allow_negative_numbers = true)]
     threads: u32,
     /// With --block: sequential requests
     #[arg(long)]
     sequential: bool,
     /// Spares among the drives
-    #[arg(long, value_name = "N", value_parser = whole::<usize>, default_value_t = 0)]
+    #[arg(long, value_name = "N", value_parser = whole::<usize>, default_value_t = 0, allow_negative_numbers = true)]
     spares: usize,
     /// Strip to try, such as 64K; repeat for several
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
