@@ -54,7 +54,7 @@ pub fn space(bytes: f64) -> String {
 /// 1,000: two spaces that differ by more have each its own unit.
 const ONE_UNIT_MAX: f64 = 1e3;
 
-/// Two spaces in one unit, with as many digits as it takes to tell them apart; spaces that are far apart as each is written alone.
+/// Two spaces in one unit, with as many digits as it takes to tell them apart. Spaces that are far apart have each its own unit.
 pub fn spaces(one: f64, other: f64) -> (String, String) {
     if one.max(other) > ONE_UNIT_MAX * one.min(other) {
         return (space(one), space(other));

@@ -244,8 +244,8 @@ pub fn run_from<M: Model + ?Sized>(model: &mut M, load: &Load, start: Nanos) -> 
     run_watched(model, load, start, &mut |_, _| ())
 }
 
-/// The same. `watch` sees the model, and the bytes that were written to it since the run began, twice: when the measurement begins
-/// and when it ends.
+/// The same. `watch` sees the model, and the bytes that were written to it since the run began. It is called twice: when the
+/// measurement begins and when it ends.
 pub fn run_watched<M: Model + ?Sized>(
     model: &mut M,
     load: &Load,

@@ -595,7 +595,7 @@ mod tests {
         assert!(fast > 10.0 * slow && slow <= 1.05 * REBUILD_BYTES_PER_S_MIN as f64, "{fast:.3e} and {slow:.3e}");
     }
 
-    /// With 99 % reads RAID 10 was said to write 4.8 bytes for each byte of clients, as the few writes of the warm-up set the bits
+    /// With 99 % reads RAID 10 was said to write 4.8 bytes for each byte of clients: the few writes of the warm-up set the bits
     /// of the bitmap, and WEAR counted them. In the long run it writes two.
     #[test]
     fn wear_is_that_of_the_long_run_however_few_requests_write() {
