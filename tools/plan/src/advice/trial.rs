@@ -621,7 +621,7 @@ mod tests {
     /// seconds, of which the last quarter is measured.
     #[test]
     fn a_rebuild_beside_clients_has_the_speed_that_the_engine_settles_on() {
-        for (reads, depth, seconds) in [(1.0, 1, 3.0), (0.9, 16, 3.0), (0.7, 64, 0.3)] {
+        for (reads, depth, seconds) in [(1.0, 1, 6.0), (0.9, 16, 3.0), (0.7, 64, 0.3)] {
             let purpose = Purpose::mix(4096, reads, depth, Pattern::Random).expect("a load");
             let (wish, candidate) = asked("p4510", Level::Raid5 { spans: 1 }, purpose);
             let part = &wish.purpose.parts[0];
