@@ -118,8 +118,9 @@ struct Driver<R: Recorder> {
     elsewhere: Vec<Completion>,
     members: Vec<BoundMember>,
     update: Option<RunningUpdate>,
-    /// No member in sync took the last superblock update.
-    is_refused: bool,
+    /// No member in sync took the last superblock update (R58). The engine's `MetadataUpdates` also counts one that was not made
+    /// (R57).
+    in_sync_refused: bool,
     /// Metadata writes sent so far.
     metadata_write_count: Tag,
     /// Real time for superblocks: seconds since 1970 when `now` was 0.
@@ -190,7 +191,7 @@ impl<R: Recorder> ArrayDevice<R> {
             elsewhere: Vec::new(),
             members,
             update: None,
-            is_refused: false,
+            in_sync_refused: false,
             metadata_write_count: 0,
             unix_seconds_at_zero,
             now: 0,
@@ -484,7 +485,7 @@ impl<R: Recorder> Driver<R> {
         };
         if !writes.is_empty() {
             // R58: a member that is not in sync must not get two events ahead of all that are: those would count as away.
-            if self.is_refused {
+            if self.in_sync_refused {
                 let (leading, followers): (Vec<_>, Vec<_>) =
                     writes.into_iter().partition(|write| self.engine.is_in_sync(write.member));
                 (writes, running.followers) = if leading.is_empty() { (followers, leading) } else { (leading, followers) };
@@ -498,7 +499,7 @@ impl<R: Recorder> Driver<R> {
         }
         let RunningUpdate { update, failures, end, .. } = self.update.take().expect("it runs");
         if let MetadataUpdate::State(_) = update {
-            self.is_refused = self.engine.refuses_state(&failures);
+            self.in_sync_refused = self.engine.refuses_state(&failures);
         }
         if let MetadataUpdate::ResetLog = update {
             self.update_layout();

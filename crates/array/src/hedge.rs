@@ -20,7 +20,7 @@ use std::rc::Rc;
 use stria_block::{Buffer, Histogram, Nanos, Operation};
 
 /// A member is unresponsive when it has left a read unanswered for this many times what counts as slow.
-const SILENT_AFTER: Nanos = 4;
+const SILENT_FACTOR: Nanos = 4;
 /// One second: what counts as slow for a member that has not yet shown what is usual for it.
 const SLOW_UNKNOWN: Nanos = 1_000_000_000;
 /// The time between two looks at reads under way: half of the time that counts as slow, within these bounds.
@@ -66,7 +66,7 @@ pub(crate) fn look(core: &Rc<Core>) {
     let hedging = &core.hedging;
     hedging.earn(read_count);
     let late = core.reads_older_than(&slow);
-    let is_silent = |member: MemberId, age: Nanos| slow[member.0].is_some_and(|slow| age > slow.saturating_mul(SILENT_AFTER));
+    let is_silent = |member: MemberId, age: Nanos| slow[member.0].is_some_and(|slow| age > slow.saturating_mul(SILENT_FACTOR));
     if !note_silent(core, &late, is_silent) {
         return;
     }

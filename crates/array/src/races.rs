@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use stria_block::Nanos;
 
 /// One read in 20 may be hedged.
-const SHARE: u64 = 20;
+const HEDGED_ONE_IN: u64 = 20;
 /// At most 64 reads are hedged at once.
 const COUNT_MAX: usize = 64;
 /// A read is asked of others this often at most: of three that fall silent one after the other, and of those that are left.
@@ -50,7 +50,7 @@ struct Race {
 
 impl Hedging {
     pub fn new(is_on: bool) -> Self {
-        let budget = Cell::new(SAVED_MAX * SHARE);
+        let budget = Cell::new(SAVED_MAX * HEDGED_ONE_IN);
         Self {
             is_on: Cell::new(is_on),
             due: Cell::new(0),
@@ -82,16 +82,16 @@ impl Hedging {
     /// So many reads have been counted so far: they allow some to be hedged.
     pub fn earn(&self, read_count: u64) {
         let earned = read_count.saturating_sub(self.read_count.replace(read_count));
-        self.budget.set((self.budget.get() + earned).min(SAVED_MAX * SHARE));
+        self.budget.set((self.budget.get() + earned).min(SAVED_MAX * HEDGED_ONE_IN));
     }
 
     /// Spends the budget of one read. Returns `false` if it does not suffice. `free`: the read is hedged in any case, and takes
     /// what budget there is. Reads that an unresponsive member leaves are free, since it gets no new ones.
     pub fn spend(&self, free: bool) -> bool {
-        if !free && (self.races.borrow().len() >= COUNT_MAX || self.budget.get() < SHARE) {
+        if !free && (self.races.borrow().len() >= COUNT_MAX || self.budget.get() < HEDGED_ONE_IN) {
             return false;
         }
-        self.budget.set(self.budget.get().saturating_sub(SHARE));
+        self.budget.set(self.budget.get().saturating_sub(HEDGED_ONE_IN));
         true
     }
 
