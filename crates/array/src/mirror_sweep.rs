@@ -221,6 +221,9 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
                 }
             }
         }
+        if read.is_empty() || read.len() + unreadable.len() == 1 {
+            found.pass_over(kind, sectors);
+        }
         if read.is_empty() {
             if unreadable.is_empty() {
                 continue;
@@ -228,11 +231,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
             check_health(core)?;
             // No member can read it any more. A smaller request of a client may, so this is reported and passed over.
             core.event(Event::Unreadable { sync_sector: sync_of_array(&start.run(sectors)).start, sectors });
-            found.pass_over(kind, sectors);
             continue;
-        }
-        if read.len() + unreadable.len() == 1 {
-            found.pass_over(kind, sectors);
         }
         let wrong = vote(core, kind, &mut read, start, &mut found);
         let (_, good) = read.swap_remove(0);

@@ -348,6 +348,24 @@ fn a_scrub_tells_what_it_had_nothing_to_compare_with() {
     }
 }
 
+/// Of rows that are bad blocks of every copy, or of more strips than parity replaces, nothing is read at all.
+#[test]
+fn a_scrub_counts_what_no_member_holds_any_more() {
+    // 128 KiB: the rows that a scrub compares at once.
+    const WINDOW: u64 = 256;
+    for (level, members) in [(Level::Raid1, 2), (Level::Raid5, 3)] {
+        for lanes in [1, 2] {
+            let mut config = config(level, members);
+            for slot in &mut config.slots[..2] {
+                slot.member.as_mut().expect("it is there").bad_blocks = vec![MemberSector::new(0)..MemberSector::new(WINDOW)];
+            }
+            let mut world = World::of(&config, 1, lanes);
+            let found = Findings { mismatch_sectors: 0, unchecked_sectors: WINDOW };
+            assert_eq!(world.findings_of_scrub(false), found, "{level} on {lanes} lanes");
+        }
+    }
+}
+
 /// All at once, as the world's time moves on to the next event with each answer that is waited for.
 fn read_all(world: &mut World) -> Vec<u8> {
     let read = || Operation::Read { into: std::iter::once(Buffer::zeroed(bytes(256))).collect() };
