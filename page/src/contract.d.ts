@@ -2579,6 +2579,21 @@ export interface components {
             values: Record<string, never>;
         } | {
             /** @constant */
+            code: "scrub-before-resync";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "members-stay";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-such-member";
+            values: {
+                /** Format: uint */
+                number: number;
+            };
+        } | {
+            /** @constant */
             code: "failed-already";
             values: {
                 drive: string;
@@ -2615,6 +2630,12 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "no-spare";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
             code: "not-replaceable-by-drive";
             values: {
                 drive: string;
@@ -2628,6 +2649,10 @@ export interface components {
         } | {
             /** @constant */
             code: "engine-stops";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "engine-replays";
             values: Record<string, never>;
         } | {
             /** @constant */
@@ -2672,6 +2697,23 @@ export interface components {
                 drive: string;
                 /** Format: uint64 */
                 drive_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "blocks-of-drive-too-large";
+            values: {
+                /** Format: uint64 */
+                array_bytes: number;
+                drive: string;
+                /** Format: uint64 */
+                drive_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "slot-taken";
+            values: {
+                /** Format: uint */
+                slot: number;
             };
         } | {
             /** @constant */

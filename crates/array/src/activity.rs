@@ -92,9 +92,7 @@ impl RunState {
     /// The array is read-only.
     pub fn may_change(&self) -> Result<(), Refusal> {
         match self.is_read_only() {
-            true => {
-                Err(Refusal("the array is read-only, and this would write to its members: serve it without --read-only".into()))
-            }
+            true => Err(Refusal::ReadOnly),
             false => Ok(()),
         }
     }

@@ -85,7 +85,7 @@ pub enum Step {
     /// Waits until the lane has started, and the superblocks name every member that it has dropped (R11, R31).
     CommitDrops,
     /// Says whether that is so now, or would be if superblocks could be written.
-    HasCommittedDropsIfPossible,
+    HasCommittedDropsOrCannot,
     /// Adds a member by the device that was offered under this number.
     Add {
         /// The member.

@@ -41,7 +41,7 @@ impl Core {
         let commands = &self.commands;
         let turn = commands.turn(&self.ready).await;
         if self.run.is_stopping() && !matches!(command, Command::Fail(_)) {
-            return Err(Refusal("the array is being stopped: give the command after its next start".into()));
+            return Err(Refusal::Stops);
         }
         match command {
             Command::Fail(member) => self.fail_by_command(member).await,
@@ -93,31 +93,25 @@ impl Core {
     async fn commit_drops(&self) -> Result<Result<(), Refusal>, Refusal> {
         let committed = self.on_every_lane(Step::CommitDrops).await;
         if committed.is_err() {
-            self.on_every_lane(Step::HasCommittedDropsIfPossible).await?;
+            self.on_every_lane(Step::HasCommittedDropsOrCannot).await?;
         }
         Ok(committed)
     }
 
-    fn has_committed_drops_if_possible(&self) -> bool {
+    fn has_committed_drops_or_cannot(&self) -> bool {
         self.is_serving() && (!self.metadata.holds_acks() || self.metadata.refuses_acks())
     }
 
     async fn fail_by_command(&self, member: MemberId) -> Result<(), Refusal> {
         self.run.may_change()?;
         let name = self.members.borrow().name_in_use(member)?;
-        self.on_every_lane(Step::EndReplay).await.map_err(|_| {
-            Refusal(format!(
-                "{name} cannot be failed yet: the array has just started, and still replays its write log; fail it again in a moment"
-            ))
-        })?;
+        self.on_every_lane(Step::EndReplay).await.map_err(|_| Refusal::FailsNotYet(name.clone()))?;
         self.on_every_lane(Step::StopRelyingOn(member)).await?;
         // It may have failed by itself meanwhile.
         let in_use = self.members.borrow().name_in_use(member);
         let failed = in_use.and_then(|name| match self.fail_member(member, "failed on command") {
             true => Ok(()),
-            false => Err(Refusal(format!(
-                "{name} cannot be failed: the array has no redundancy left to replace it; add a member and let it rebuild first"
-            ))),
+            false => Err(Refusal::NoRedundancyLeft(name)),
         });
         if failed.is_err() {
             self.on_every_lane(Step::RelyOnAll).await?;
@@ -131,10 +125,7 @@ impl Core {
         if early || self.wait_at_most(patience, |core| !core.metadata.holds_acks()).await {
             return Ok(());
         }
-        Err(Refusal(format!(
-            "{name} has failed, but the other members do not say so yet, as another does not answer: leave the drive connected until \
-             `status` shows no member that is unresponsive"
-        )))
+        Err(Refusal::FailedAndNotDurable(name))
     }
 
     /// Waits until a condition holds, but not for longer than `patience`. Returns whether it does.
@@ -153,7 +144,7 @@ impl Core {
             Step::StopRelyingOn(_) if self.has(Flaw::FailedWhileReliedOn) => Ok(()),
             Step::EndReplay => match self.wait_at_most(PATIENCE, |core| !core.is_replaying()).await {
                 true => Ok(()),
-                false => Err(Refusal("the array still replays its write log: try again when `status` no longer says so".into())),
+                false => Err(Refusal::Replays),
             },
             Step::StopRelyingOn(member) => {
                 // R26: a member that hangs does not end the writes in flight to it either.
@@ -163,13 +154,13 @@ impl Core {
             }
             Step::CommitDrops if self.has(Flaw::ReturnBeforeDrop) => Ok(()),
             Step::CommitDrops => {
-                self.wait_at_most(PATIENCE, Self::has_committed_drops_if_possible).await;
+                self.wait_at_most(PATIENCE, Self::has_committed_drops_or_cannot).await;
                 let is_done = self.is_serving() && !self.metadata.holds_acks();
-                if is_done { Ok(()) } else { Err(drops_are_not_committed()) }
+                if is_done { Ok(()) } else { Err(Refusal::DropsNotDurable) }
             }
-            Step::HasCommittedDropsIfPossible => match self.has_committed_drops_if_possible() {
+            Step::HasCommittedDropsOrCannot => match self.has_committed_drops_or_cannot() {
                 true => Ok(()),
-                false => Err(drops_are_not_committed()),
+                false => Err(Refusal::DropsNotDurable),
             },
             Step::Release(member) => {
                 let may_remove = |core: &Self| core.members.borrow().may_remove(member);
@@ -179,8 +170,4 @@ impl Core {
             other => unreachable!("{other:?} waits for nothing here"),
         }
     }
-}
-
-fn drops_are_not_committed() -> Refusal {
-    Refusal("the array is still starting, or a failure of a member is not on disk yet; repeat the command in a moment".into())
 }

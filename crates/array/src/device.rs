@@ -11,7 +11,8 @@ use crate::action::Action;
 use crate::core::Fate;
 use crate::lanes::{Message, Ports, Relay};
 use crate::partition::Partition;
-use crate::status::{ArrayStatus, Event, Refusal};
+use crate::refusal::Refusal;
+use crate::status::{ArrayStatus, Event};
 use crate::{
     ArrayConfig, Command, CommandId, DriveSector, Engine, IoFailures, LaneLog, MemberId, MetadataUpdate, MetadataWrite, Recorder,
     UpdateEnd,

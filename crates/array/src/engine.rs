@@ -40,7 +40,8 @@ use crate::partition::Partition;
 use crate::personality::{Personality, Zeroing};
 use crate::plan::Presence;
 use crate::refill::refill_forever;
-use crate::status::{ArrayStatus, Event, Health, MemberState, MemberStatus, Refusal};
+use crate::refusal::Refusal;
+use crate::status::{ArrayStatus, Event, Health, MemberState, MemberStatus};
 use crate::steer::LatencyTarget;
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
@@ -561,7 +562,7 @@ impl Engine {
         self.begin_stop();
         let (core, sweeper) = (Rc::clone(&self.core), Rc::clone(&self.sweeper));
         self.core.ready.spawn(async move {
-            let result = stop(&core, &sweeper).await.map_err(|error| Refusal(error.context.to_string()));
+            let result = stop(&core, &sweeper).await.map_err(|error| Refusal::StopFailed(error.context.to_string()));
             core.outbox.push(Action::StepDone { number, result });
         });
     }

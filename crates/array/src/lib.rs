@@ -52,6 +52,7 @@ pub mod plan;
 mod races;
 mod recorder;
 mod refill;
+mod refusal;
 mod replay;
 mod requests;
 mod resync_on_read;
@@ -85,5 +86,6 @@ pub use log_record::{AppendTerms, LogConfig, LogRecord, NEW_DATA_SECTORS_MAX};
 pub use recorder::{
     ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, NoMetadata, Recorder, SlotState, UpdateEnd,
 };
-pub use status::{ArrayStatus, Event, Findings, Health, LogStatus, MemberState, MemberStatus, Refusal, SweepKind, SweepStatus};
+pub use refusal::Refusal;
+pub use status::{ArrayStatus, Event, Findings, Health, LogStatus, MemberState, MemberStatus, SweepKind, SweepStatus};
 pub use steer::LatencyTarget;

@@ -130,7 +130,7 @@ pub trait Recorder: Clone {
     /// It may not join, which is the default.
     fn admit(&mut self, member: MemberId, newcomer: &Self::Newcomer) -> Result<(MemberConfig, Option<usize>), Refusal> {
         let _ = (member, newcomer);
-        Err(Refusal("this format takes no new members".into()))
+        Err(Refusal::NotAdmitted("this format takes no new members".into()))
     }
 
     /// The writes that must be durable before the next superblock update: members that missed the last one, because a crash tore

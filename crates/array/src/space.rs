@@ -40,9 +40,9 @@ pub(crate) struct NoSpace {
 }
 
 /// Held during a step by which members come in sync: the next one waits.
-pub(crate) struct Step<'a>(&'a NoSpace, &'a Ready);
+pub(crate) struct InSyncStep<'a>(&'a NoSpace, &'a Ready);
 
-impl Drop for Step<'_> {
+impl Drop for InSyncStep<'_> {
     fn drop(&mut self) {
         self.0.steps_ended.update(|count| count + 1);
         self.0.turns_changed.wake_all(self.1);
@@ -140,11 +140,11 @@ impl NoSpace {
 
     /// Waits for the end of earlier steps by which members come in sync. Lanes take these steps in one order: otherwise one lane
     /// could wait for another's claim of one member, and that lane for its claim of the next.
-    pub async fn step<'a>(&'a self, ready: &'a Ready) -> Step<'a> {
+    pub async fn step<'a>(&'a self, ready: &'a Ready) -> InSyncStep<'a> {
         let number = self.steps_begun.get();
         self.steps_begun.set(number + 1);
         ready.until(&self.turns_changed, || self.steps_ended.get() == number).await;
-        Step(self, ready)
+        InSyncStep(self, ready)
     }
 
     /// Waits until no rows are being made consistent. Further ones wait from now on.

@@ -2,6 +2,7 @@
 
 use crate::address::SyncSpace;
 use crate::{MemberId, MemberSector, SyncSector, Synced};
+use std::fmt;
 use stria_block::Nanos;
 
 /// The state of a member in the array.
@@ -81,6 +82,16 @@ pub enum SweepKind {
         /// Write what redundancy should be.
         repair: bool,
     },
+}
+
+impl fmt::Display for SweepKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Resync => "resync",
+            Self::Rebuild => "rebuild",
+            Self::Scrub { .. } => "scrub",
+        })
+    }
 }
 
 /// What a sweep found, in sectors of the sync space.
@@ -395,8 +406,3 @@ pub enum Event {
         repaired: bool,
     },
 }
-
-/// Why a command was refused; nothing was changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Refusal(pub String);

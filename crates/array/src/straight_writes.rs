@@ -14,8 +14,8 @@ use stria_block::{Buffer, Claim, Data, IoError, Nanos, Operation, Segments, Tag}
 /// Parities that are sent or logged, as many as the plan writes.
 pub(crate) type Frozen = SmallVec<[Data; 2]>;
 
-/// The events that a write waits for.
-pub(crate) enum Step {
+/// What a write waits for.
+pub(crate) enum Phase {
     Reading,
     Logging(Logged),
     Writing(Logged),
@@ -34,7 +34,7 @@ pub(crate) struct StraightWrite {
     pub lock: usize,
     /// The client's operation.
     pub operation: Operation,
-    pub step: Step,
+    pub phase: Phase,
     /// It is queued for its next step.
     pub is_ready: bool,
     /// Member requests that have not ended.
@@ -106,7 +106,7 @@ impl StraightWrites {
 
     /// True if the member requests that a write waits for are reads.
     pub fn reads(&self, key: usize) -> bool {
-        matches!(self.all.borrow()[key].step, Step::Reading)
+        matches!(self.all.borrow()[key].phase, Phase::Reading)
     }
 
     /// Records of a write, or its member requests, have made progress.

@@ -10,8 +10,9 @@ use crate::core::Core;
 use crate::member::RebuildTarget;
 use crate::of_level::of_level;
 use crate::personality::Personality;
+use crate::refusal::Refusal;
 use crate::space::Arriving;
-use crate::status::{Event, Findings, Refusal, SweepKind, SweepStatus};
+use crate::status::{Event, Findings, SweepKind, SweepStatus};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work, check_health};
 use crate::{Family, Flaw, Level, MemberSector, MemberState, Synced, mirror_sweep};
@@ -222,23 +223,16 @@ impl Sweeper {
     /// Whether a scrub may start.
     pub fn may_order(&self, core: &Core, repair: bool) -> Result<(), Refusal> {
         if let Some(sweep) = self.status(core) {
-            let percent = sweep.done_sectors * 100 / sweep.total_sectors.max(1);
-            let what = name(sweep.kind);
-            return Err(Refusal(format!("scrub refused: {what} runs ({percent} %); it may start when that ends")));
+            return Err(Refusal::scrub_beside(&sweep));
         }
         if self.paused.get() {
-            return Err(Refusal("scrub refused: sweeps are paused; resume them first".into()));
+            return Err(Refusal::ScrubWhilePaused);
         }
         if core.run.is_read_only() && repair {
-            return Err(Refusal(
-                "repair refused: the array is read-only; scrub without --repair, or serve it without --read-only".into(),
-            ));
+            return Err(Refusal::RepairOfReadOnly);
         }
         if core.run.is_read_only() && (core.consistency.resync_from() != Synced::All || core.log.overlay.is_any()) {
-            return Err(Refusal(
-                "scrub refused: redundancy is not yet in step after a crash, and a read-only array cannot correct that; serve it without --read-only first"
-                    .into(),
-            ));
+            return Err(Refusal::ScrubBeforeResync);
         }
         Ok(())
     }
@@ -263,15 +257,6 @@ impl Sweeper {
     pub fn pause(&self, core: &Core, pause: bool) {
         self.paused.set(pause);
         core.sweep_changed.wake_all(&core.ready);
-    }
-}
-
-/// A sweep's name in messages.
-pub(crate) fn name(kind: SweepKind) -> &'static str {
-    match kind {
-        SweepKind::Resync => "resync",
-        SweepKind::Rebuild => "rebuild",
-        SweepKind::Scrub { .. } => "scrub",
     }
 }
 

@@ -140,7 +140,7 @@ pub fn stays_out(assembly: &Assembly) -> Vec<StaysOut> {
 
 /// True if the error of a drive is worth a word: it may answer later. With any other one it may not be read, or is no drive.
 fn is_told(error: &HostError) -> bool {
-    error.silent_drive().is_some() || matches!(error, HostError::Refused(_))
+    error.silent_drive().is_some() || matches!(error, HostError::Refused(_) | HostError::Engine(_))
 }
 
 /// The arrays that were asked for, all of which can start. They are searched for on these drives, or on all block devices if none

@@ -28,6 +28,9 @@ pub enum HostError {
     /// Cannot be done as asked.
     #[error("{0}")]
     Refused(String),
+    /// The engine refused a command.
+    #[error(transparent)]
+    Engine(#[from] Refusal),
     /// A drive did not answer in time, and may do so later.
     #[error("{text}")]
     Silent {
@@ -43,7 +46,13 @@ impl HostError {
     pub fn silent_drive(&self) -> Option<&Path> {
         match self {
             Self::Silent { path, .. } | Self::Drive(DriveError::Silent { path, .. }) => Some(path),
-            Self::Drive(_) | Self::Io(_) | Self::Lane(_) | Self::Unsafe(_) | Self::Usage(_) | Self::Refused(_) => None,
+            Self::Drive(_)
+            | Self::Io(_)
+            | Self::Lane(_)
+            | Self::Unsafe(_)
+            | Self::Usage(_)
+            | Self::Refused(_)
+            | Self::Engine(_) => None,
         }
     }
 }
@@ -54,17 +63,12 @@ impl From<AssembleError> for HostError {
     }
 }
 
-impl From<Refusal> for HostError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal.0)
-    }
-}
-
 impl From<JoinError> for HostError {
     fn from(error: JoinError) -> Self {
         match error {
             JoinError::Unsafe(what) => Self::Unsafe(what),
             JoinError::Refused(what) => Self::Refused(what),
+            JoinError::Engine(refusal) => Self::Engine(refusal),
         }
     }
 }

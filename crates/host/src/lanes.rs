@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use stria_array::{Command, Engine, LatencyTarget, MemberState, SweepKind, WritePolicy};
+use stria_array::{Command, Engine, LatencyTarget, MemberState, Refusal, WritePolicy};
 use stria_block::{RemoteDevice, SectorDevice};
 use stria_drive::{Lane, LaneHandle, LaneRouter, PanicGroup, RingCounters, monotonic_now, real_path_within};
 use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
@@ -367,17 +367,11 @@ impl ArrayLanes {
     pub fn scrub(&self, repair: bool, from_sector: u64) -> Result<(), HostError> {
         let _turn = self.one_at_a_time();
         if self.merger.is_paused() {
-            return Err(HostError::Refused("scrub refused: sweeps are paused; resume them first".into()));
+            return Err(Refusal::ScrubWhilePaused.into());
         }
         let report = self.report()?;
         if let Some(sweep) = report.tree().into_iter().find_map(|array| array.status.sweep.as_ref()) {
-            let percent = sweep.done_sectors * 100 / sweep.total_sectors.max(1);
-            let what = match sweep.kind {
-                SweepKind::Resync => "resync",
-                SweepKind::Rebuild => "rebuild",
-                SweepKind::Scrub { .. } => "scrub",
-            };
-            return Err(HostError::Refused(format!("scrub refused: {what} runs ({percent} %); it may start when that ends")));
+            return Err(Refusal::scrub_beside(sweep).into());
         }
         self.needs_redundancy()?;
         AllLanes(self).scrub(repair, from_sector)

@@ -838,6 +838,7 @@ impl From<HostError> for ApiError {
                 | DriveError::NoPassthrough { .. },
             )
             | HostError::Refused(_)
+            | HostError::Engine(_)
             | HostError::Silent { .. } => ApiErrorKind::Refused,
             HostError::Drive(DriveError::System { .. } | DriveError::Ring { .. } | DriveError::Lane { .. })
             | HostError::Io(_)

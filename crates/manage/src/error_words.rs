@@ -87,6 +87,10 @@ impl From<String> for Words {
 
 impl From<HostError> for Words {
     fn from(error: HostError) -> Self {
+        let error = match error {
+            HostError::Engine(refusal) => return refusal.into(),
+            error => error,
+        };
         let text = error.to_string();
         let shown = |path: &Path| path.display().to_string();
         let said = match &error {
@@ -159,24 +163,8 @@ pub fn read_among<T: serde::de::DeserializeOwned + fmt::Display>(
 
 /// The sentences whose text the engine makes, in crates that know no codes.
 const OF_ENGINE: &[&str] = &[
-    "ScrubWhile",
-    "ScrubWhilePaused",
-    "ScrubOfFailed",
-    "ScrubWithoutRedundancy",
-    "RepairOfReadOnly",
-    "FailedAlready",
-    "NoRedundancyLeft",
-    "FailsNotYet",
-    "FailedAndNotDurable",
-    "RemovedWhileInUse",
-    "NotReplaceable",
     "NotReplaceableByDrive",
-    "ReplacedAlready",
-    "EngineStops",
-    "EngineStarts",
-    "NoUseForSpare",
     "NoUseForDrive",
-    "TooSmall",
     "TooSmallToAdopt",
     "BlocksTooLarge",
     "SameMember",
@@ -480,27 +468,34 @@ sentences! {
         SetNotStarted { array: String, reason: String } => "array \"{array}\" was stopped for a change and does not start again: {reason}",
         OneUpdateAtATime {} => "the firmware of another member is being updated: one at a time; repeat the command afterwards",
 
-        // The engine, which gives text alone: `read`
+        // Refusals of the engine: `refusal_words`
         ScrubWhile { task: String, percent: u64 } => "scrub refused: {task} runs ({percent} %); it may start when that ends",
         ScrubWhilePaused {} => "scrub refused: sweeps are paused; resume them first",
         ScrubOfFailed {} => "scrub refused: the array has failed; serve it with enough members first",
         ScrubWithoutRedundancy { level: String } => "scrub refused: RAID level {level} has no redundancy, so there is nothing to compare",
         RepairOfReadOnly {} => "repair refused: the array is read-only; scrub without --repair, or serve it without --read-only",
+        ScrubBeforeResync {} => "scrub refused: redundancy is not yet in step after a crash, and a read-only array cannot correct that; serve it without --read-only first",
+        MembersStay {} => "the array is read-only, and this would write to its members: serve it without --read-only",
+        NoSuchMember { number: usize } => "the array has no member {number}: `status` shows the members",
         FailedAlready { drive: String } => "{drive} has failed already; `stria remove` takes it off the list",
         NoRedundancyLeft { drive: String } => "{drive} cannot be failed: the array has no redundancy left to replace it; add a member and let it rebuild first",
         FailsNotYet { drive: String } => "{drive} cannot be failed yet: the array has just started, and still replays its write log; fail it again in a moment",
         FailedAndNotDurable { drive: String } => "{drive} has failed, but the other members do not say so yet, as another does not answer: leave the drive connected until `status` shows no member that is unresponsive",
         RemovedWhileInUse { drive: String } => "{drive} is in use: `fail` it first, or `replace` it to keep redundancy meanwhile",
         NotReplaceable { drive: String } => "{drive} cannot be replaced: it is not an in-sync member; its slot is rebuilt instead",
+        NoSpare { drive: String } => "{drive} is not a spare: `add` one first",
         NotReplaceableByDrive { drive: String } => "{drive} cannot be replaced: it is not an in-sync member; `add` a drive, and the slot is rebuilt on it",
         ReplacedAlready { drive: String } => "{drive} is being replaced already",
         EngineStops {} => "the array is being stopped: give the command after its next start",
+        EngineReplays {} => "the array still replays its write log: try again when `status` no longer says so",
         EngineStarts {} => "the array is still starting, or a failure of a member is not on disk yet; repeat the command in a moment",
         NoUseForSpare { level: String } => "RAID level {level} has no use for a spare: it cannot rebuild",
         NoUseForDrive { level: String } => "RAID level {level} has no redundancy, so another drive is of no use to it",
         TooSmall { drive: String, missing: String, needed: String } => "{drive} is {missing} too small: {needed} are needed for data; use a larger drive",
         TooSmallToAdopt { drive: String, array: String, missing: String, needed: String } => "{drive} cannot join \"{array}\": it is {missing} too small: a member needs {needed}; use a larger drive",
         BlocksTooLarge { drive: String, drive_bytes: u64, array: String, array_bytes: u64 } => "{drive} has blocks of {drive_bytes} bytes, and \"{array}\" serves blocks of {array_bytes}: use a drive with blocks as small",
+        BlocksOfDriveTooLarge { drive: String, drive_bytes: u64, array_bytes: u64 } => "{drive} has blocks of {drive_bytes} bytes, and the array serves blocks of {array_bytes}: use a drive with blocks as small",
+        SlotTaken { slot: usize } => "slot {slot} was given to another drive meanwhile; `add` this one again, and it becomes a spare",
         SameMember { drive: String, other: String, array: String } => "{drive} carries the same member as {other}, which \"{array}\" uses: it is another path to that drive, or a copy of it; nothing was written: detach it",
         HoldsWhatIsLacking { drive: String, array: String } => "{drive} was a member of \"{array}\", which has failed, and it may hold what the others lack: nothing was written; stop the array, and serve it again with this drive, or overwrite it with --force",
         HoldsBadBlocks { drive: String, array: String } => "{drive} was a member of \"{array}\", whose members have bad blocks, and it may alone hold what they lack: nothing was written; save what you need from it first, or overwrite it with --force",
@@ -758,7 +753,6 @@ mod tests {
     fn the_sentences_of_the_engine_are_those_that_it_gives() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let files = [
-            "array/src/sweep.rs",
             "array/src/command_tasks.rs",
             "array/src/engine.rs",
             "array/src/no_space.rs",
@@ -769,7 +763,6 @@ mod tests {
             "drive/src/error.rs",
             "integrity/src/device.rs",
             "array/src/engine/commands.rs",
-            "array/src/member/commands.rs",
             "tree/src/join.rs",
             "format/src/md/recorder.rs",
             "format/src/md/recorder/join.rs",
@@ -830,12 +823,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_the_engine_has_its_sentence() {
-        let said = Say::ScrubWhile { task: "rebuild".into(), percent: 41 };
-        assert_eq!(read("scrub refused: rebuild runs (41 %); it may start when that ends"), Some(said));
-        let said = Say::TooSmall { drive: "/dev/7".into(), missing: "3".into(), needed: "1 TiB".into() };
+    fn a_text_has_the_sentence_that_gives_it() {
+        let said = Say::UnusableTooSmall { missing: "3".into(), needed: "1 TiB".into() };
         assert_eq!(read(&said.to_string()), Some(said));
-        assert_eq!(read("scrub refused: it rains"), None);
+        assert_eq!(read("it is too wet"), None);
     }
 
     /// The sentences whose words stand in several literals, from arrays that cannot start.

@@ -45,6 +45,7 @@ mod plain_status;
 pub mod plan_words;
 mod pool;
 mod progress;
+mod refusal_words;
 mod rest;
 pub mod result_words;
 mod routine;

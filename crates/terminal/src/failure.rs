@@ -37,9 +37,12 @@ impl From<stria_host::HostError> for Failure {
         match error {
             HostError::Unsafe(sentence) => Self::Unsafe(sentence),
             HostError::Usage(sentence) => Self::Usage(sentence),
-            HostError::Drive(_) | HostError::Io(_) | HostError::Lane(_) | HostError::Refused(_) | HostError::Silent { .. } => {
-                Self::failed(error)
-            }
+            HostError::Drive(_)
+            | HostError::Io(_)
+            | HostError::Lane(_)
+            | HostError::Refused(_)
+            | HostError::Engine(_)
+            | HostError::Silent { .. } => Self::failed(error),
         }
     }
 }

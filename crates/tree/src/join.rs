@@ -23,12 +23,9 @@ pub enum JoinError {
     /// Cannot be done as asked.
     #[error("{0}")]
     Refused(String),
-}
-
-impl From<Refusal> for JoinError {
-    fn from(refusal: Refusal) -> Self {
-        Self::Refused(refusal.0)
-    }
+    /// The engine refuses it.
+    #[error(transparent)]
+    Engine(#[from] Refusal),
 }
 
 /// A drive that joins, as the coordinator must know it.

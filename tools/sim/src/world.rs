@@ -591,7 +591,7 @@ impl<'a> World<'a> {
                     let now = self.node().leaf(leaf).status();
                     // Something may have happened meanwhile.
                     if let Err(refusal) = answer
-                        && !refusal.to_string().contains("sweeps are paused")
+                        && refusal != Refusal::ScrubWhilePaused
                         && is_optimal(&now)
                         && now.synced == Synced::All
                         && now.sweep.is_none()

@@ -5,7 +5,7 @@ use crate::action::Action;
 use crate::member::Slot;
 use crate::{Command, CommandId, Flaw, Health, MemberConfig, MemberId, MemberState, Refusal, Step, Synced};
 use std::rc::Rc;
-use stria_block::{Limits, show_size};
+use stria_block::Limits;
 
 impl Engine {
     /// Gives the engine a command. Its answer is [`Action::CommandDone`].
@@ -37,11 +37,7 @@ impl Engine {
             }
             Step::Remove(member) => return Some(self.remove(member)),
             Step::Add { .. } | Step::EndRequests => unreachable!("the driver has the devices, and the requests on other lanes"),
-            Step::StopRelyingOn(_)
-            | Step::EndReplay
-            | Step::CommitDrops
-            | Step::HasCommittedDropsIfPossible
-            | Step::Release(_) => {
+            Step::StopRelyingOn(_) | Step::EndReplay | Step::CommitDrops | Step::HasCommittedDropsOrCannot | Step::Release(_) => {
                 if let Step::StopRelyingOn(member) = step {
                     core.log.behind.stop_relying_on(Some(member));
                 }
@@ -63,13 +59,10 @@ impl Engine {
 
     fn may_scrub(&self, repair: bool) -> Result<(), Refusal> {
         if !self.core.geometry.level().is_redundant() {
-            return Err(Refusal(format!(
-                "scrub refused: RAID level {} has no redundancy, so there is nothing to compare",
-                self.core.geometry.level()
-            )));
+            return Err(Refusal::ScrubWithoutRedundancy(self.core.geometry.level()));
         }
         if self.core.health() == Health::Failed {
-            return Err(Refusal("scrub refused: the array has failed; serve it with enough members first".into()));
+            return Err(Refusal::ScrubOfFailed);
         }
         self.sweeper.may_order(&self.core, repair)
     }
@@ -95,23 +88,23 @@ impl Engine {
     ) -> Result<(), Refusal> {
         let geometry = &self.core.geometry;
         if !geometry.level().is_redundant() {
-            return Err(Refusal(format!("RAID level {} has no use for a spare: it cannot rebuild", geometry.level())));
+            return Err(Refusal::NoUseForSpare(geometry.level()));
         }
         let needed = geometry.member_sectors(0);
         if config.data_sectors < needed {
-            return Err(Refusal(format!(
-                "{} is {} too small: {} are needed for data; use a larger drive",
-                config.name,
-                show_size((needed - config.data_sectors).saturating_mul(512)),
-                show_size(needed.saturating_mul(512))
-            )));
+            return Err(Refusal::TooSmall {
+                name: config.name,
+                missing_bytes: (needed - config.data_sectors).saturating_mul(512),
+                needed_bytes: needed.saturating_mul(512),
+            });
         }
         let blocks = self.limits().logical_block_bytes;
         if limits.logical_block_bytes > blocks {
-            return Err(Refusal(format!(
-                "{} has blocks of {} bytes, and the array serves blocks of {blocks}: use a drive with blocks as small",
-                config.name, limits.logical_block_bytes
-            )));
+            return Err(Refusal::BlocksTooLarge {
+                name: config.name,
+                block_bytes: limits.logical_block_bytes,
+                array_bytes: blocks,
+            });
         }
         if let Some((member, _)) = replaces.filter(|_| self.core.partition.lane == 0) {
             self.core.members.borrow().slot_to_replace(member)?;
@@ -127,9 +120,7 @@ impl Engine {
                 self.core.drop_as_others_did(dropped);
             }
             if let Some((slot, _)) = slot.and_then(holder) {
-                return Err(Refusal(format!(
-                    "slot {slot} was given to another drive meanwhile; `add` this one again, and it becomes a spare"
-                )));
+                return Err(Refusal::SlotTaken(slot));
             }
             let mut members = self.core.members.borrow_mut();
             let config = if slot.is_some() && self.core.has(Flaw::StaleAccepted) { as_in_sync(config) } else { config };
@@ -150,7 +141,7 @@ impl Engine {
         let core = &self.core;
         let (state, name) = core.members.borrow().state_of(spare)?;
         if state != MemberState::Spare {
-            return Err(Refusal(format!("{name} is not a spare: `add` one first")));
+            return Err(Refusal::NoSpare(name));
         }
         if core.partition.lane == 0 {
             core.members.borrow().slot_to_replace(member)?;

@@ -11,7 +11,7 @@ impl Members {
     pub fn state_of(&self, member: MemberId) -> Result<(MemberState, String), Refusal> {
         match self.all.get(member.0) {
             Some(member) => Ok((member.state, member.config.name.clone())),
-            None => Err(Refusal(format!("the array has no member {}: `status` shows the members", member.0))),
+            None => Err(Refusal::NoMember(member)),
         }
     }
 
@@ -21,9 +21,7 @@ impl Members {
     /// It has failed, or there is no such member.
     pub fn name_in_use(&self, member: MemberId) -> Result<String, Refusal> {
         match self.state_of(member)? {
-            (MemberState::Failed, name) => {
-                Err(Refusal(format!("{name} has failed already; `stria remove` takes it off the list")))
-            }
+            (MemberState::Failed, name) => Err(Refusal::FailedAlready(name)),
             (_, name) => Ok(name),
         }
     }
@@ -35,11 +33,11 @@ impl Members {
     pub fn slot_to_replace(&self, member: MemberId) -> Result<usize, Refusal> {
         let (state, name) = self.state_of(member)?;
         if state != MemberState::InSync {
-            return Err(Refusal(format!("{name} cannot be replaced: it is not an in-sync member; its slot is rebuilt instead")));
+            return Err(Refusal::NotReplaceable(name));
         }
         let slot = self.get(member).slot.expect("in-sync members have a slot");
         match self.slots[slot].replacement {
-            Some(_) => Err(Refusal(format!("{name} is being replaced already"))),
+            Some(_) => Err(Refusal::ReplacedAlready(name)),
             None => Ok(slot),
         }
     }
@@ -51,9 +49,7 @@ impl Members {
     pub fn may_remove(&self, member: MemberId) -> Result<(), Refusal> {
         match self.state_of(member)? {
             (MemberState::Failed | MemberState::Spare, _) => Ok(()),
-            (MemberState::InSync | MemberState::Rebuilding | MemberState::Replacing, name) => {
-                Err(Refusal(format!("{name} is in use: `fail` it first, or `replace` it to keep redundancy meanwhile")))
-            }
+            (MemberState::InSync | MemberState::Rebuilding | MemberState::Replacing, name) => Err(Refusal::InUse(name)),
         }
     }
 }

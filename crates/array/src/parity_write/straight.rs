@@ -20,7 +20,7 @@ use crate::member_requests::{MemberIo, Waiting};
 use crate::parity_code::{Change, Found, reads};
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::shared;
-use crate::straight_writes::{Frozen, Step, StraightWrite};
+use crate::straight_writes::{Frozen, Phase, StraightWrite};
 use crate::{ArraySector, Health, MemberId, MemberSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::ops::Range;
@@ -77,7 +77,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
         rows,
         lock,
         operation: std::mem::replace(&mut request.operation, Operation::Flush),
-        step: Step::Reading,
+        phase: Phase::Reading,
         is_ready: false,
         pending,
         failures: Vec::new(),
@@ -180,28 +180,28 @@ fn step(core: &Rc<Core>, key: usize) {
     let mut all = core.straight_writes.all();
     let write = &mut all[key];
     write.is_ready = false;
-    match std::mem::replace(&mut write.step, Step::Reading) {
-        Step::Reading if is_as_it_began(core, write) => {
+    match std::mem::replace(&mut write.phase, Phase::Reading) {
+        Phase::Reading if is_as_it_began(core, write) => {
             if let Some(partial) = compute(core, write) {
-                write.step = Step::Logging(log(core, key, write, &partial));
+                write.phase = Phase::Logging(log(core, key, write, &partial));
                 return;
             }
-            write.step = Step::Writing(Logged::nothing());
+            write.phase = Phase::Writing(Logged::nothing());
             send_write(core, key, write);
         }
-        Step::Reading => begin_again(core, all.remove(key)),
-        Step::Logging(mut logged) => {
+        Phase::Reading => begin_again(core, all.remove(key)),
+        Phase::Logging(mut logged) => {
             let (is_logged, ended) = core.log.progress(&logged);
             if is_logged {
                 acknowledge_early(core, write);
             }
             if !ended {
-                write.step = Step::Logging(logged);
+                write.phase = Phase::Logging(logged);
                 return;
             }
             let is_logged = core.log.result(&mut logged);
             if is_logged.is_ok() && is_as_it_began(core, write) {
-                write.step = Step::Writing(logged);
+                write.phase = Phase::Writing(logged);
                 return send_write(core, key, write);
             }
             let write = all.remove(key);
@@ -211,7 +211,7 @@ fn step(core: &Rc<Core>, key: usize) {
             core.log_forget(logged);
             begin_again(core, write);
         }
-        Step::Writing(logged) => {
+        Phase::Writing(logged) => {
             let mut write = all.remove(key);
             if !write.failures.is_empty() || !core.may_acknowledge_at_once() {
                 return core.ready.spawn(end(Rc::clone(core), write, logged));

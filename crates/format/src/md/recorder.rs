@@ -671,7 +671,7 @@ impl Recorder for MdRecorder {
             Newcomer::Former(candidate) => self.take_back(member, candidate).map(|(slot, config)| (config, Some(slot))),
             Newcomer::Spare(adopt) => self.adopt(member, adopt).map(|(config, _)| (config, None)),
         };
-        admitted.map_err(|error| Refusal(error.to_string()))
+        admitted.map_err(|error| Refusal::NotAdmitted(error.to_string()))
     }
 
     fn rewrite_last_update(&mut self) -> Vec<MetadataWrite> {

@@ -2,12 +2,12 @@
 
 use super::{Stop, World};
 use crate::member_drive::{Attached, Prepared};
-use stria_tree::{ArrayCommand, Joined, Lanes, Tree};
+use stria_tree::{ArrayCommand, JoinError, Joined, Lanes, Tree};
 
 /// The reason why a command has no effect.
 pub(super) enum Ended {
     Stopped(Stop),
-    Refused(String),
+    Refused(JoinError),
 }
 
 /// Separates a refusal from the end of the run.
@@ -45,11 +45,11 @@ impl Lanes for AllLanes<'_, '_> {
 
     fn command(&mut self, array: usize, command: ArrayCommand) -> Result<(), Ended> {
         let leaf = self.0.node().leaf_of(array);
-        self.0.carry_out(leaf, command).map_err(Ended::Stopped)?.map_err(|refusal| Ended::Refused(refusal.to_string()))
+        self.0.carry_out(leaf, command).map_err(Ended::Stopped)?.map_err(|refusal| Ended::Refused(refusal.into()))
     }
 
     fn offer(&mut self, drive: Prepared) -> Result<Joined, Ended> {
         let offered = self.0.node.as_mut().expect("an array runs").offer(&drive, &self.0.power);
-        offered.map_err(|error| Ended::Refused(error.to_string()))
+        offered.map_err(Ended::Refused)
     }
 }

@@ -8,12 +8,16 @@ use crate::member_drive::{PATIENCE, SUPERBLOCK, superblock_of};
 use crate::mutant::Mutant;
 use crate::tree;
 use crate::workload::Step;
-use stria_array::{Flaw, MemberId, MemberState, SweepKind};
+use stria_array::{Flaw, MemberId, MemberState, Refusal, SweepKind};
 use stria_format::md::{Role, Superblock};
-use stria_tree::Lanes;
+use stria_tree::{JoinError, Lanes};
 
-/// What a command may answer although the drive has all that is asked for.
-const MAY_BE_REFUSED: [&str; 3] = ["again in a moment", "being replaced already", "given to another drive meanwhile"];
+/// What a command may answer although the drive has all that is asked for: a drop is not on disk yet, an earlier command has begun
+/// the same, or a spare was faster.
+fn is_of_the_moment(refusal: &JoinError) -> bool {
+    use Refusal::{DropsNotDurable, ReplacedAlready, SlotTaken};
+    matches!(refusal, JoinError::Engine(DropsNotDurable | ReplacedAlready(_) | SlotTaken(_)))
+}
 
 impl World<'_> {
     pub(super) fn holder(&self, which: u64) -> Option<(usize, usize)> {
@@ -221,8 +225,7 @@ impl World<'_> {
         let is_fit = self.is_fit(drive) && self.is_large_enough(drive, leaf) && self.is_drop_recorded(drive);
         let mut comes_back = false;
         let joined = AllLanes(self).add(|lanes| {
-            let prepared = tree::prepare(lanes.0.node(), leaf, &lanes.0.drives, drive, stale, None)
-                .map_err(|error| Ended::Refused(error.to_string()))?;
+            let prepared = tree::prepare(lanes.0.node(), leaf, &lanes.0.drives, drive, stale, None).map_err(Ended::Refused)?;
             comes_back = !prepared.intended.is_new;
             Ok(prepared)
         });
@@ -252,13 +255,11 @@ impl World<'_> {
     /// lacks members that have returned since (the limit of R78).
     fn may_be_refused<T>(&self, what: &str, drive: usize, is_fit: bool, ended: Result<T, Ended>) -> Result<T, Ended> {
         match ended {
-            // The array asks for patience where a drop is not on disk yet, an earlier command may have begun the same, and a
-            // spare may have been faster.
             Err(Ended::Refused(refusal))
                 if is_fit
                     && self.is_fit(drive)
-                    && !MAY_BE_REFUSED.iter().any(|said| refusal.contains(said))
-                    && (self.had.contains(&drive) || !refusal.contains("run without members")) =>
+                    && !is_of_the_moment(&refusal)
+                    && (self.had.contains(&drive) || !refusal.to_string().contains("run without members")) =>
             {
                 Err(Ended::Stopped(Stop::Wrong(format!("the command to {what} drive {drive} was refused: {refusal}"))))
             }
@@ -297,7 +298,7 @@ impl World<'_> {
         };
         let is_fit = self.is_fit(new) && self.is_large_enough(new, leaf);
         let prepared = tree::prepare(self.node(), leaf, &self.drives, new, false, Some(member));
-        let prepared = prepared.map_err(|error| Ended::Refused(error.to_string()));
+        let prepared = prepared.map_err(Ended::Refused);
         let joined = prepared.and_then(|prepared| AllLanes(self).join(prepared));
         // The member may have left by itself meanwhile.
         let is_fit = is_fit && self.node().leaf(leaf).in_sync_drives().contains(&Some(old));
