@@ -5,7 +5,7 @@ use crate::core::{BadCause, Core, write_for_sweep};
 use crate::lock::Mode;
 use crate::member::RebuildTarget;
 use crate::member_requests::{Batch, write_io};
-use crate::mirror_io::{copies_to_read, correct, halves, is_there, may_be_inconsistent, read_corrected, read_runs, readable};
+use crate::mirror_io::{alike_runs, copies_to_read, correct, halves, is_there, may_be_inconsistent, read_corrected, readable};
 use crate::parity_io::PAGE_SECTORS;
 use crate::status::{Event, SweepKind};
 use crate::window::{Found, Work, check_health};
@@ -181,7 +181,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
     let mut places: Vec<(ArraySector, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
     let divisible = range.sectors() > core.members.borrow().block_sectors_of_all();
     let failures_max = if may_be_inconsistent(core, &range) { 0 } else { 1 };
-    for (start, sectors, copies) in read_runs(core, range) {
+    for (start, sectors, copies) in alike_runs(core, range) {
         let there = readable(core, &copies, sectors);
         for (copy, member) in &there {
             batch.push(core.read_io(*member, copy.start_sector, sectors));

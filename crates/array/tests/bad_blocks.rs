@@ -59,6 +59,26 @@ fn a_scrub_compares_what_lies_beside_a_bad_block() {
     assert_eq!(world.array.status().last_scrub, Some(Findings { mismatch_sectors: STRIP - BAD, unchecked_sectors: BAD }));
 }
 
+/// All copies of 128 KiB were left out of account on a member with one bad block there. With three copies nothing said so.
+#[test]
+fn a_scrub_compares_copies_beside_a_bad_block() {
+    for (count, unchecked_sectors) in [(2, BAD), (3, 0)] {
+        let geometry = Geometry::new(Level::Raid1, Level::Raid1.default_layout(), STRIP, &vec![512; count]).expect("good");
+        let mut config = ArrayConfig::optimal("test", geometry);
+        config.slots[1].member.as_mut().expect("it is there").bad_blocks = vec![MemberSector::new(0)..MemberSector::new(BAD)];
+        let mut rams: Vec<RamDevice> = (0..count).map(|_| RamDevice::new(512)).collect();
+        rams[1].memory_mut()[bytes(BAD)..bytes(STRIP)].fill(0xaa);
+        let mut world = World::of(&config, rams);
+        let scrub = Command::Scrub { repair: false, from_sector: 0 };
+        support::carry_out(std::slice::from_mut(&mut world.array), &mut world.now, &mut world.ended, scrub).expect("it begins");
+        while world.array.status().last_scrub.is_none() {
+            world.turn();
+        }
+        let found = Findings { mismatch_sectors: STRIP - BAD, unchecked_sectors };
+        assert_eq!(world.array.status().last_scrub, Some(found), "{count} copies");
+    }
+}
+
 #[test]
 fn a_write_leaves_what_lies_beside_a_bad_block() {
     let mut world = World::new();
