@@ -259,6 +259,11 @@ impl MetadataUpdates {
         self.bad.changed.wake_all(ready);
     }
 
+    /// The list of a member that was dropped does not count any more.
+    pub fn forget_bad_blocks(&self, member: MemberId) {
+        self.bad.outdated.borrow_mut().remove(&member);
+    }
+
     /// Waits for such a list.
     pub async fn bad_blocks_wanted_again(&self, ready: &Ready) {
         ready.until(&self.bad.changed, || !self.bad.again.borrow().is_empty()).await;

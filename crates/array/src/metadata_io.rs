@@ -8,6 +8,7 @@ use crate::member::add_rows;
 use crate::{Flaw, Health, MemberState, MetadataUpdate, Synced, UpdateEnd};
 use std::rc::Rc;
 use stria_block::Nanos;
+use stria_block::ranges::without;
 
 /// 1 s: the pause before an update that could not be written is made again.
 const AGAIN_AFTER: Nanos = 1_000_000_000;
@@ -162,16 +163,20 @@ pub(crate) async fn record_bad_blocks(core: Rc<Core>) {
             core.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut blocks, rows));
         }
         let end = core.update(&lock, MetadataUpdate::BadBlocks { member, blocks: blocks.clone() }).await;
-        // R73: a list without space may leave an older one that still names rows which were written.
-        let names_good_rows = || {
-            let mut either = blocks.clone();
-            core.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut either, rows));
-            either != blocks
+        let state = core.members.borrow().get(member).state;
+        // R21, R73: a list without space may leave an older one, which still names rows that were written, or lacks bad ones.
+        // What a member under rebuild lacks does not count before it is in sync.
+        let is_older = || {
+            let durable = core.metadata.durable_bad_blocks(member);
+            let lacks_bad_rows = || state == MemberState::InSync && !without(&blocks, &durable).is_empty();
+            !without(&durable, &blocks).is_empty() || lacks_bad_rows()
         };
-        let is_outdated = !flushed || end == UpdateEnd::Unwritten || end == UpdateEnd::NoSpace && names_good_rows();
+        let is_outdated = !flushed || end == UpdateEnd::Unwritten || end == UpdateEnd::NoSpace && is_older();
         core.metadata.end_bad_blocks(&core.ready, member, blocks, end);
         drop(lock);
-        if is_outdated && core.members.borrow().get(member).state != MemberState::Failed {
+        if state == MemberState::Failed {
+            core.metadata.forget_bad_blocks(member);
+        } else if is_outdated {
             core.metadata.want_bad_blocks_again(&core.ready, member);
         }
         if core.metadata.bad_blocks_are_durable() {

@@ -120,6 +120,8 @@ struct Told {
     has_bad: BTreeSet<MemberId>,
     /// Members that were in sync with bad blocks at some time.
     were_both: BTreeSet<MemberId>,
+    /// How many bad sectors the list of each member on disk names.
+    listed: BTreeMap<MemberId, u64>,
 }
 
 impl Told {
@@ -149,6 +151,9 @@ impl Recorder for Lists {
     fn record_bad_blocks(&mut self, member: MemberId, rows: &[Range<MemberSector>], _: u64) -> Option<Vec<MetadataWrite>> {
         let has_space = self.0.get() != Some(member) && rows.len() <= 512;
         let mut told = self.1.borrow_mut();
+        if has_space {
+            told.listed.insert(member, rows.iter().map(|rows| rows.end - rows.start).sum());
+        }
         match rows.is_empty() {
             true if has_space => drop(told.has_bad.remove(&member)),
             true => {}
@@ -708,6 +713,28 @@ fn copies_on_a_full_file_system_keep_their_slots_however_many_writes_fail() {
             assert!(world.read(0, size).expect("nothing is lost") == world.model, "differs");
         }
     }
+}
+
+/// R72. Parity that had no space was old, and once the list of its member was full, only memory knew that: flushes succeeded, and
+/// after a restart another member could be recovered from it.
+#[test]
+fn parity_without_space_is_listed_or_its_member_dropped() {
+    let mut world = World::of(Level::Raid5, Level::Raid5.default_layout(), (3, 32768), false, 1, |_| 0);
+    world.full[0].set(true);
+    let size = world.model.len() as u64 / 512;
+    let mut turns = 0;
+    while world.array.status().members[0].state == MemberState::InSync {
+        turns += 1;
+        assert!(turns < 4000, "its list is full");
+        let start = world.chance.below(size / 16) * 16;
+        let _ = world.submit_write(start, 8);
+        let is_told = world.ask(0, 0, Operation::Flush).result.is_err();
+        let member = world.array.status().members[0].clone();
+        let listed = world.told.borrow().listed.get(&MemberId(0)).copied().unwrap_or(0);
+        let is_known = member.state == MemberState::Failed || member.bad_sectors <= listed;
+        assert!(is_known || is_told, "write {turns}: {listed} of {} bad sectors are listed", member.bad_sectors);
+    }
+    world.ask(0, 0, Operation::Flush).result.expect("the others have all data");
 }
 
 /// R67. A rebuild passed over the bad blocks that a member brought along, and for 2 s it was in sync with them.

@@ -104,7 +104,9 @@ pub(crate) async fn mark_half_written(
     if core.members.borrow().get(member).state == MemberState::Failed {
         return Ok(());
     }
-    if core.mark_bad(member, rows.clone(), cause).await || core.members.borrow().get(member).state == MemberState::Failed {
+    let is_listed = core.mark_bad(member, rows.clone(), cause).await;
+    // Otherwise only dropping the member keeps the rows from being read after a restart.
+    if is_listed || core.fail_member(member, "its bad-block log has no space to say that rows are half-written") {
         return Ok(());
     }
     Err(lost(
