@@ -141,6 +141,8 @@ struct Layer<D> {
     kept_back: Vec<Request>,
     /// True once everything that the drive's cache held when the session began is durable; `None`: no flush was sent yet.
     flushed: Option<bool>,
+    /// A flush of the device itself has failed, and no flush from above has reported that yet.
+    lost: Option<IoError>,
     header_busy: bool,
     settling: Option<Settling>,
     closing: Closing,
@@ -186,6 +188,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             dirty_count: 0,
             table: Table::new(PAGES_MAX),
             flushed: (read_only || !limits.volatile_cache).then_some(true),
+            lost: None,
             inner,
             name: name.into(),
             advice: String::new(),
@@ -514,7 +517,10 @@ impl<D: BlockDevice> Layer<D> {
         let Completion { result, operation, .. } = completion;
         match self.ops.remove(key) {
             Op::Look(_) => unreachable!("seen above"),
-            Op::Pass { tag } => self.ended.push(Completion { tag, result, operation }),
+            Op::Pass { tag } => {
+                let lost = if matches!(operation, Operation::Flush) { self.lost.take() } else { None };
+                self.ended.push(Completion { tag, result: lost.map_or(result, Err), operation });
+            }
             Op::LoadPage { page } => self.loaded(page, &result, &operation),
             Op::SavePage { page, settles } => {
                 let state = self.table.page(page);
@@ -530,16 +536,28 @@ impl<D: BlockDevice> Layer<D> {
                 self.header_saved(last, result);
                 self.go_on_settling();
             }
-            Op::FirstFlush => match (result, &self.closing) {
-                (Ok(()), _) => self.flushed = Some(true),
-                (Err(error), Closing::Wanted) => self.closing = Closing::Done(Err(error)),
-                (Err(_), _) => self.flushed = None,
-            },
+            Op::FirstFlush => {
+                self.note_flush(&result);
+                match (result, &self.closing) {
+                    (Ok(()), _) => self.flushed = Some(true),
+                    (Err(error), Closing::Wanted) => self.closing = Closing::Done(Err(error)),
+                    (Err(_), _) => self.flushed = None,
+                }
+            }
             Op::Sync => {
+                self.note_flush(&result);
                 let settling = self.settling.as_mut().expect("it waits for this");
                 (settling.pending, settling.error) = (0, result.err());
                 self.go_on_settling();
             }
+        }
+    }
+
+    /// A flush of the device itself has ended. The kernel reports a lost write to one flush alone. So the next flush from above
+    /// fails if this one did: the array must know that the drive may have lost what it had taken (R8).
+    fn note_flush(&mut self, result: &Result<(), IoError>) {
+        if let Err(error) = result {
+            self.lost = Some(error.clone());
         }
     }
 

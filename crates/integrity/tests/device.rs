@@ -13,6 +13,8 @@ use stria_integrity::*;
 mod beside_writes;
 #[path = "device/few_pages.rs"]
 mod few_pages;
+#[path = "device/flushes.rs"]
+mod flushes;
 #[path = "device/sparse.rs"]
 mod sparse;
 
@@ -32,6 +34,8 @@ struct Late {
     forgets_headers: bool,
     /// Writes to the region's headers execute so many bytes, and fail.
     cuts_headers: Option<usize>,
+    /// The next flush fails.
+    fails_flush: bool,
     /// A write to the data shows in the first sector of each block as soon as it is submitted, and in the rest later.
     tears: bool,
 }
@@ -57,6 +61,7 @@ impl Drive {
             now: 0,
             forgets_headers: false,
             cuts_headers: None,
+            fails_flush: false,
             tears: false,
         };
 
@@ -91,7 +96,8 @@ impl BlockDevice for Drive {
         late.to_do.push((late.now + 1 + late.chance.below(100_000), request));
     }
     fn poll(&mut self, now: Nanos, completions: &mut Vec<Completion>) {
-        let Late { ram, to_do, to_tell, chance, now: known, forgets_headers, cuts_headers, .. } = &mut *self.0.borrow_mut();
+        let late = &mut *self.0.borrow_mut();
+        let Late { ram, to_do, to_tell, chance, now: known, forgets_headers, cuts_headers, fails_flush, .. } = late;
         *known = now;
         to_do.sort_by_key(|(due, _)| *due);
         let ripe = to_do.partition_point(|(due, _)| *due <= now);
@@ -100,7 +106,10 @@ impl BlockDevice for Drive {
         for (_, request) in to_do.drain(..ripe) {
             let is_header = (head..head + HEADERS_SECTORS).contains(&request.start_sector);
             let Operation::Write { from, .. } = &request.operation else {
-                ram.submit(request);
+                match matches!(request.operation, Operation::Flush) && std::mem::take(fails_flush) {
+                    true => done.push(request.complete(Err(IoError::new(ErrorKind::Other, "the cache is lost")))),
+                    false => ram.submit(request),
+                }
                 continue;
             };
             if is_header && *forgets_headers {
