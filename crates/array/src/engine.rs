@@ -617,7 +617,7 @@ async fn flush_all(core: &Core) -> Result<(), IoError> {
     // What was written over bad blocks must be readable after a power cut.
     core.metadata.bad_blocks_written(&core.ready).await;
     let listed = core.bad_blocks_are_listed("flush");
-    let result = core.flush_volatile().await.and(listed).and_then(|()| core.no_space.report_lost(reported_count));
+    let result = core.flush_volatile().await.and(listed).and(core.no_space.report_lost(reported_count));
     core.wait_for_ack_barrier().await;
     result.and(core.drops_are_recorded("flush"))
 }

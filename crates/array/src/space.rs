@@ -15,7 +15,8 @@ const CAREFUL_FOR: Nanos = 60_000_000_000;
 pub(crate) struct NoSpace {
     /// Until then other members may have no space either.
     careful_until: Cell<Nanos>,
-    /// The last error of a write-behind that could not be brought to its place, and their number.
+    /// The last error of a write-behind that could not be brought to its place, or of a flush that a member which must stay has
+    /// failed; and their number.
     lost: RefCell<Option<IoError>>,
     lost_count: Cell<u64>,
     /// How many of them a flush has reported.
@@ -99,7 +100,8 @@ impl NoSpace {
         }
     }
 
-    /// A write-behind is not in place: the flushes in flight must fail, or the next one.
+    /// A write-behind is not in place, or a member that must stay may have lost what it had taken: the flushes in flight must fail,
+    /// or the next one.
     pub fn fail_flushes(&self, error: &IoError) {
         *self.lost.borrow_mut() = Some(error.clone());
         self.lost_count.set(self.lost_count.get() + 1);

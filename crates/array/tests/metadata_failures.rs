@@ -30,11 +30,14 @@ enum Fault {
     ReadOnly,
     /// It takes metadata, and no data.
     NoData,
+    /// Its next flush fails.
+    FailsFlush,
 }
 
 /// A drive that takes data, and metadata unless it has a fault.
 struct Drive {
     ram: RamDevice,
+    limits: Limits,
     fault: Rc<Cell<Fault>>,
     held: Vec<Request>,
     ended: Vec<Completion>,
@@ -43,10 +46,14 @@ struct Drive {
 
 impl BlockDevice for Drive {
     fn limits(&self) -> &Limits {
-        self.ram.limits()
+        &self.limits
     }
     fn submit(&mut self, request: Request) {
         match self.fault.get() {
+            Fault::FailsFlush if matches!(request.operation, Operation::Flush) => {
+                self.fault.set(Fault::None);
+                self.ended.push(request.complete(Err(IoError::new(ErrorKind::Other, "the cache is lost"))));
+            }
             Fault::Refuses if request.start_sector < METADATA => self.ram.submit(request),
             Fault::ReadOnly if !matches!(request.operation, Operation::Write { .. } | Operation::WriteZeroes { .. }) => {
                 self.ram.submit(request);
@@ -165,6 +172,11 @@ impl World {
     }
 
     fn with_members(level: Level, count: usize, change: impl FnOnce(&mut MemberConfig)) -> Self {
+        Self::on_drives(level, count, false, change)
+    }
+
+    /// `have_caches`: on drives with volatile caches.
+    fn on_drives(level: Level, count: usize, have_caches: bool, change: impl FnOnce(&mut MemberConfig)) -> Self {
         let geometry = Geometry::new(level, level.default_layout(), 16, &vec![512; count]).expect("good");
         let intent = level.is_redundant().then(|| IntentConfig { chunk_sectors: 64, dirty: Vec::new() });
         let mut config = ArrayConfig { intent, ..ArrayConfig::optimal("test", geometry) };
@@ -174,7 +186,8 @@ impl World {
         let device = |fault: &Rc<Cell<Fault>>| {
             let (ram, fault) = (RamDevice::new(METADATA + 8), Rc::clone(fault));
             let updates = Rc::clone(&updates);
-            Box::new(Drive { ram, fault, held: Vec::new(), ended: Vec::new(), updates }) as Box<dyn BlockDevice>
+            let limits = Limits { volatile_cache: have_caches, ..ram.limits().clone() };
+            Box::new(Drive { ram, limits, fault, held: Vec::new(), ended: Vec::new(), updates }) as Box<dyn BlockDevice>
         };
         let recorder = OneSector { members: count, ..OneSector::default() };
         let array = ArrayDevice::new(&config, faults.iter().map(device).collect(), recorder.clone(), 0);
@@ -458,4 +471,24 @@ fn a_flush_fails_while_a_list_has_no_space_for_rows_that_are_half_written() {
     world.recorder.full.set(false);
     (0..5000).for_each(|_| world.turn());
     flush(&mut world).expect("they are listed");
+}
+
+/// R8: the flush that made superblocks clean had the error, and the next flush of a client succeeded.
+#[test]
+fn a_flush_that_a_member_which_must_stay_has_failed_is_told_to_the_next_client() {
+    let mut world = World::on_drives(Level::Raid1, 2, true, |_| ());
+    let fail = Command::Fail(MemberId(1));
+    support::carry_out(std::slice::from_mut(&mut world.array), &mut world.now, &mut world.ended, fail).expect("one is left");
+    let flush = |world: &mut World| world.ask(0, 0, Operation::Flush, 1000).expect("it ends");
+    for _ in 0..2 {
+        world.write(0, 1000).expect("it ends").expect("all is well");
+        world.faults[0].set(Fault::FailsFlush);
+        (0..20_000).for_each(|_| world.turn());
+        assert!(world.faults[0].get() == Fault::None, "superblocks are written after a flush");
+        flush(&mut world).expect_err("what was written may be lost");
+        flush(&mut world).expect("that was told");
+        world.faults[0].set(Fault::FailsFlush);
+        flush(&mut world).expect_err("its own");
+        flush(&mut world).expect("that was told, too");
+    }
 }

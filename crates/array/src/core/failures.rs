@@ -76,7 +76,8 @@ pub(crate) async fn write_for_sweep(core: &Core, writes: Batch) -> Result<(), Io
     outcome
 }
 
-/// Drops the members whose flushes failed, whatever the reason: what they had taken may be gone (R8).
+/// Drops the members whose flushes failed, whatever the reason: what they had taken may be gone (R8). If one must stay, the next
+/// flush of a client fails too, whoever asked for this one: the drive may report its loss to one flush alone.
 pub(crate) fn drop_failed_flushes<'a>(
     core: &Core,
     results: impl Iterator<Item = (MemberId, &'a Result<(), IoError>)>,
@@ -87,7 +88,9 @@ pub(crate) fn drop_failed_flushes<'a>(
             && !core.has(Flaw::FailedFlushIgnored)
             && (!core.fail_member(member, &format!("flush failed: {error}")) || core.health() == Health::Failed)
         {
-            outcome = Err(lost("flush", &error.context));
+            let error = lost("flush", &error.context);
+            core.no_space.fail_flushes(&error);
+            outcome = Err(error);
         }
     }
     outcome
