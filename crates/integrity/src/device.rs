@@ -143,6 +143,8 @@ struct Layer<D> {
     flushed: Option<bool>,
     /// A flush of the device itself has failed, and no flush from above has reported that yet.
     lost: Option<IoError>,
+    /// Some flush has failed. Pages that were saved before it may be lost, so no group becomes clean any more in this session.
+    flush_error: Option<IoError>,
     header_busy: bool,
     settling: Option<Settling>,
     closing: Closing,
@@ -189,6 +191,7 @@ impl<D: BlockDevice> IntegrityDevice<D> {
             table: Table::new(PAGES_MAX),
             flushed: (read_only || !limits.volatile_cache).then_some(true),
             lost: None,
+            flush_error: None,
             inner,
             name: name.into(),
             advice: String::new(),
@@ -435,6 +438,12 @@ impl<D: BlockDevice> Layer<D> {
         if self.settling.is_some() || self.header_busy || matches!(self.closing, Closing::Done(_)) {
             return;
         }
+        if let Some(error) = &self.flush_error {
+            if last {
+                self.closing = Closing::Done(Err(error.clone()));
+            }
+            return;
+        }
         match self.flushed {
             None => {
                 self.flushed = Some(false);
@@ -486,7 +495,7 @@ impl<D: BlockDevice> Layer<D> {
             }
         }
         let Settling { groups, started, last, error, .. } = self.settling.take().expect("just seen");
-        if let Some(error) = error {
+        if let Some(error) = error.or_else(|| self.flush_error.clone()) {
             if last {
                 self.closing = Closing::Done(Err(error));
             }
@@ -518,8 +527,12 @@ impl<D: BlockDevice> Layer<D> {
         match self.ops.remove(key) {
             Op::Look(_) => unreachable!("seen above"),
             Op::Pass { tag } => {
-                let lost = if matches!(operation, Operation::Flush) { self.lost.take() } else { None };
-                self.ended.push(Completion { tag, result: lost.map_or(result, Err), operation });
+                let mut result = result;
+                if matches!(operation, Operation::Flush) {
+                    self.flush_error = self.flush_error.take().or(result.as_ref().err().cloned());
+                    result = self.lost.take().map_or(result, Err);
+                }
+                self.ended.push(Completion { tag, result, operation });
             }
             Op::LoadPage { page } => self.loaded(page, &result, &operation),
             Op::SavePage { page, settles } => {
@@ -558,6 +571,7 @@ impl<D: BlockDevice> Layer<D> {
     fn note_flush(&mut self, result: &Result<(), IoError>) {
         if let Err(error) = result {
             self.lost = Some(error.clone());
+            self.flush_error = Some(error.clone());
         }
     }
 
