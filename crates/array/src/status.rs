@@ -94,6 +94,33 @@ impl fmt::Display for SweepKind {
     }
 }
 
+/// Why a sweep was stopped before its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StopCause {
+    /// Sweeps are paused, or the array stops and what is left begins anew at its next start.
+    Paused {
+        /// How far it was.
+        percent: u64,
+    },
+    /// A rebuild goes first.
+    GivesWay {
+        /// How far it was.
+        percent: u64,
+    },
+    /// It was cancelled, and can be begun again where it was.
+    Cancelled {
+        /// How far it was.
+        percent: u64,
+    },
+    /// The array stops, and it can be begun again where it was.
+    ArrayStops {
+        /// How far it was.
+        percent: u64,
+    },
+    /// It cannot go on, for this reason.
+    Failed(String),
+}
+
 /// What a sweep found, in sectors of the sync space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
@@ -381,7 +408,7 @@ pub enum Event {
         /// Its kind.
         kind: SweepKind,
         /// The cause.
-        reason: String,
+        cause: StopCause,
         /// The position below which all is done.
         at_sector: u64,
         /// True if it goes on from there by itself, once it is resumed or a rebuild has ended.

@@ -12,7 +12,7 @@ use crate::of_level::of_level;
 use crate::personality::Personality;
 use crate::refusal::Refusal;
 use crate::space::Arriving;
-use crate::status::{Event, Findings, SweepKind, SweepStatus};
+use crate::status::{Event, Findings, StopCause, SweepKind, SweepStatus};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work, check_health};
 use crate::{Family, Flaw, Level, MemberSector, MemberState, Synced, mirror_sweep};
@@ -245,8 +245,8 @@ impl Sweeper {
 
     pub fn cancel_scrub(&self, core: &Core) {
         if let Some((repair, from, _)) = self.ordered.take() {
-            let reason = format!("cancelled; `stria scrub --from {from}s` resumes it");
-            core.event(Event::SweepStopped { kind: SweepKind::Scrub { repair }, reason, at_sector: from, goes_on: false });
+            let cause = StopCause::Cancelled { percent: percent(from, core.geometry.sync_sectors()) };
+            core.event(Event::SweepStopped { kind: SweepKind::Scrub { repair }, cause, at_sector: from, goes_on: false });
         }
         let scrubs = self.current.borrow().as_ref().is_some_and(|sweep| matches!(sweep.kind, SweepKind::Scrub { .. }));
         self.cancelled.set(scrubs);
@@ -388,8 +388,8 @@ async fn run(
     if kind == SweepKind::Rebuild
         && let Err(error) = core.log_open().await
     {
-        let reason = format!("the write log cannot begin, and is tried again every 10 s: {error}");
-        core.event(Event::SweepStopped { kind, reason, at_sector: from.get(), goes_on: true });
+        let cause = StopCause::Failed(format!("the write log cannot begin, and is tried again every 10 s: {error}"));
+        core.event(Event::SweepStopped { kind, cause, at_sector: from.get(), goes_on: true });
         let due = core.clock.wake_at(&core.ready, core.now() + AGAIN_AFTER);
         core.ready.until(&core.sweep_changed, || core.now() >= due || sweeper.halts(core, kind)).await;
         return ended(core, sweeper);
@@ -463,7 +463,8 @@ async fn failed(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sweep: &Sweep, reason: S
     };
     let targets = sweep.targets.iter().map(|target| target.member).filter(|_| is_rebuild);
     *sweeper.gave_up.borrow_mut() = targets.collect();
-    core.event(Event::SweepStopped { kind, reason, at_sector: sweep.watermark().get(), goes_on: false });
+    let cause = StopCause::Failed(reason);
+    core.event(Event::SweepStopped { kind, cause, at_sector: sweep.watermark().get(), goes_on: false });
     if waits {
         core.ready.spawn(rebuild_again(Rc::clone(core), Rc::clone(sweeper)));
     }
@@ -480,27 +481,29 @@ async fn rebuild_again(core: Rc<Core>, sweeper: Rc<Sweeper>) {
     core.sweep_changed.wake_all(&core.ready);
 }
 
+/// How far a sweep is.
+fn percent(done_sectors: u64, total_sectors: u64) -> u64 {
+    done_sectors * 100 / total_sectors.max(1)
+}
+
 /// A sweep was stopped before its end. A scrub that was not cancelled goes on later.
 fn interrupted(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {
     let (kind, at) = (sweep.kind, sweep.watermark());
-    let percent = at.get() * 100 / sweep.end.get().max(1);
+    let percent = percent(at.get(), sweep.end.get());
     let for_rebuild = !core.run.is_stopping() && !sweeper.paused.get();
-    let mut reason = match for_rebuild {
-        true => format!("paused at {percent} % for a rebuild, and goes on after it"),
-        false => format!("paused at {percent} %"),
-    };
+    let mut cause = if for_rebuild { StopCause::GivesWay { percent } } else { StopCause::Paused { percent } };
     let mut goes_on = !core.run.is_stopping();
     if let SweepKind::Scrub { repair } = kind {
         if sweeper.cancelled.replace(false) {
-            reason = format!("cancelled at {percent} %; `stria scrub --from {at}s` resumes it");
+            cause = StopCause::Cancelled { percent };
             goes_on = false;
         } else if core.run.is_stopping() {
-            reason = format!("the array stops, at {percent} %; `stria scrub --from {at}s` resumes it");
+            cause = StopCause::ArrayStops { percent };
         } else {
             sweeper.ordered.set(Some((repair, at.get(), sweep.found.get())));
         }
     }
-    core.event(Event::SweepStopped { kind, reason, at_sector: at.get(), goes_on });
+    core.event(Event::SweepStopped { kind, cause, at_sector: at.get(), goes_on });
 }
 
 async fn finished(core: &Core, sweeper: &Sweeper, sweep: &Sweep) {

@@ -285,6 +285,6 @@ fn a_paused_scrub_goes_on_where_it_was() {
         .array
         .take_events()
         .into_iter()
-        .any(|event| matches!(event, Event::SweepStopped { reason, .. } if reason.contains("--from")));
+        .any(|event| matches!(event, Event::SweepStopped { cause: StopCause::Cancelled { .. }, .. }));
     assert!(told, "a cancelled scrub says where to go on");
 }

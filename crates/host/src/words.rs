@@ -4,7 +4,7 @@ use crate::HostedDrive;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use stria_array::{Event, Findings, MemberId, SweepKind};
+use stria_array::{Event, Findings, MemberId, StopCause, SweepKind};
 use stria_sentence::{schemars, sentences, serde};
 use stria_tree::Tree;
 
@@ -160,7 +160,16 @@ pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
                 (true, _) => Say::ScrubLeftUnchecked { sweep, ms, mismatch_sectors, unchecked_sectors },
             }
         }
-        Event::SweepStopped { kind, reason, at_sector, .. } => sweep_stopped((*kind).into(), reason, *at_sector),
+        Event::SweepStopped { kind, cause, at_sector, .. } => {
+            let (sweep, at_sector) = ((*kind).into(), *at_sector);
+            match cause.clone() {
+                StopCause::Paused { percent } => Say::SweepPaused { sweep, percent },
+                StopCause::GivesWay { percent } => Say::SweepGivesWay { sweep, percent },
+                StopCause::Cancelled { percent } => Say::SweepCancelled { sweep, percent, at_sector },
+                StopCause::ArrayStops { percent } => Say::SweepEndsWithArray { sweep, percent, at_sector },
+                StopCause::Failed(reason) => Say::SweepStopped { sweep, reason },
+            }
+        }
         Event::Mismatch { sync_sector, sectors, culprit, repaired } => {
             let (sectors, sync_sector) = (*sectors, sync_sector.get());
             match (culprit, repaired) {
@@ -174,40 +183,14 @@ pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
     }
 }
 
-/// The end of a sweep. The engine gives its cause as text: a cause that is known has a sentence of its own, of the same text.
-fn sweep_stopped(sweep: Sweep, reason: &str, at_sector: u64) -> HostSentence {
-    use HostSentence as Say;
-    let stopped = Say::SweepStopped { sweep, reason: reason.to_owned() };
-    let before = reason.split(" %").next().and_then(|text| text.rsplit(' ').next());
-    let Some(percent) = before.and_then(|digits| digits.parse().ok()) else { return stopped };
-    let known = [
-        Say::SweepPaused { sweep, percent },
-        Say::SweepGivesWay { sweep, percent },
-        Say::SweepCancelled { sweep, percent, at_sector },
-        Say::SweepEndsWithArray { sweep, percent, at_sector },
-    ];
-    let text = stopped.to_string();
-    known.into_iter().find(|said| said.to_string() == text).unwrap_or(stopped)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{HostSentence as Say, Sweep, sweep_stopped};
+    use super::HostSentence as Say;
     use crate::checked::ADVICE;
 
     #[test]
     fn the_advice_on_wrong_bytes_is_that_of_the_failed_read() {
         let said = Say::WrongBytesForGood { drive: "a".into(), sectors: 1, start_sector: 0 };
         assert!(said.to_string().ends_with(ADVICE), "{said}");
-    }
-
-    #[test]
-    fn a_cause_that_is_known_has_a_sentence_of_its_own() {
-        let sweep = Sweep::Scrub;
-        assert_eq!(sweep_stopped(sweep, "paused at 41 %", 8), Say::SweepPaused { sweep, percent: 41 });
-        let cancelled = "cancelled at 7 %; `stria scrub --from 8s` resumes it";
-        assert_eq!(sweep_stopped(sweep, cancelled, 8), Say::SweepCancelled { sweep, percent: 7, at_sector: 8 });
-        let other = "read failed at 7 % of something";
-        assert_eq!(sweep_stopped(sweep, other, 8), Say::SweepStopped { sweep, reason: other.into() });
     }
 }

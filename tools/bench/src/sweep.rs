@@ -68,7 +68,7 @@ pub fn time_sweep(
                     // Members that end at once let the whole sweep pass in one turn: the clock is read behind it.
                     return Ok(SweepTime { member_bytes, elapsed: clock(None) - start });
                 }
-                Event::SweepStopped { reason, .. } => panic!("the sweep stopped: {reason}"),
+                Event::SweepStopped { cause, .. } => panic!("the sweep stopped: {cause:?}"),
                 _ => {}
             }
         }

@@ -3,7 +3,7 @@
 //! The owner of a range reports its events. Every lane reports that a member was dropped, took a slot or is in sync, and that a
 //! sweep began or ended; such an event is passed on once. A sweep has ended when it has on every lane.
 
-use crate::{Event, Findings, MemberId, SweepKind};
+use crate::{Event, Findings, MemberId, StopCause, SweepKind};
 use std::collections::{BTreeMap, BTreeSet};
 use stria_block::Nanos;
 
@@ -43,7 +43,7 @@ enum Part {
         duration: Nanos,
     },
     Stopped {
-        reason: String,
+        cause: StopCause,
         at_sector: u64,
         /// By itself.
         goes_on: bool,
@@ -90,8 +90,8 @@ impl LaneEvents {
             Event::SweepFinished { kind, found, wrong, duration } => {
                 self.ended(kind, lane, Part::Finished { found, wrong, duration }, paused)
             }
-            Event::SweepStopped { kind, reason, at_sector, goes_on } => {
-                self.ended(kind, lane, Part::Stopped { reason, at_sector, goes_on }, paused)
+            Event::SweepStopped { kind, cause, at_sector, goes_on } => {
+                self.ended(kind, lane, Part::Stopped { cause, at_sector, goes_on }, paused)
             }
             Event::ReadCorrected { .. }
             | Event::NoSpace { .. }
@@ -118,14 +118,14 @@ impl LaneEvents {
         let round = self.rounds[place_of(kind)].as_mut()?;
         let (mut idle, mut goes_on, mut all) = (false, true, (Findings::default(), BTreeMap::new(), 0));
         // The lane that is behind all others: a scrub that goes on from its position leaves nothing out.
-        let mut stopped: Option<(u64, &String)> = None;
+        let mut stopped: Option<(u64, &StopCause)> = None;
         for part in &round.lanes {
             match part {
                 Part::Runs => return None,
                 Part::Idle => idle = true,
-                Part::Stopped { reason, at_sector, goes_on: this_one_does } => {
+                Part::Stopped { cause, at_sector, goes_on: this_one_does } => {
                     if stopped.is_none_or(|(at, _)| *at_sector < at) {
-                        stopped = Some((*at_sector, reason));
+                        stopped = Some((*at_sector, cause));
                     }
                     goes_on &= this_one_does;
                 }
@@ -140,8 +140,8 @@ impl LaneEvents {
         if idle && !(kind == SweepKind::Rebuild && (stopped.is_some() || round.rebuilt)) {
             return None;
         }
-        match stopped.map(|(at_sector, reason)| (at_sector, reason.clone())) {
-            Some((at_sector, reason)) => {
+        match stopped.map(|(at_sector, cause)| (at_sector, cause.clone())) {
+            Some((at_sector, cause)) => {
                 // The progress of a lane counts, if the others go on.
                 let begin_anew = |part: &mut Part| match part {
                     Part::Finished { .. } if paused || goes_on => {}
@@ -149,7 +149,7 @@ impl LaneEvents {
                 };
                 round.lanes.iter_mut().for_each(begin_anew);
                 (round.is_reported, round.rebuilt) = (false, false);
-                Some(Event::SweepStopped { kind, reason, at_sector, goes_on })
+                Some(Event::SweepStopped { kind, cause, at_sector, goes_on })
             }
             None => {
                 self.rounds[place_of(kind)] = None;
@@ -178,7 +178,7 @@ mod tests {
     }
 
     fn stopped(kind: SweepKind) -> Event {
-        Event::SweepStopped { kind, reason: "paused".into(), at_sector: 0, goes_on: false }
+        Event::SweepStopped { kind, cause: StopCause::Paused { percent: 0 }, at_sector: 0, goes_on: false }
     }
 
     #[test]
@@ -218,7 +218,8 @@ mod tests {
         let mut events = LaneEvents::new(2);
         (0..2).for_each(|lane| drop(events.merge(lane, Event::SweepStarted(SCRUB), false)));
         assert_eq!(events.merge(0, finished(SCRUB, 1, 5), false), []);
-        let gives_way = Event::SweepStopped { kind: SCRUB, reason: "paused".into(), at_sector: 0, goes_on: true };
+        let gives_way =
+            Event::SweepStopped { kind: SCRUB, cause: StopCause::GivesWay { percent: 0 }, at_sector: 0, goes_on: true };
         assert_eq!(events.merge(1, gives_way.clone(), false), [gives_way]);
         assert_eq!(events.merge(1, Event::SweepStarted(SCRUB), false).len(), 1);
         assert_eq!(events.merge(1, finished(SCRUB, 1, 9), false), [finished(SCRUB, 2, 9)]);
@@ -231,7 +232,7 @@ mod tests {
             order.iter().for_each(|&lane| drop(events.merge(lane, Event::SweepStarted(SCRUB), false)));
             let at = |lane: usize| {
                 let at_sector = [700, 30, 500][lane];
-                Event::SweepStopped { kind: SCRUB, reason: format!("--from {at_sector}s"), at_sector, goes_on: false }
+                Event::SweepStopped { kind: SCRUB, cause: StopCause::Cancelled { percent: at_sector }, at_sector, goes_on: false }
             };
             let told: Vec<Event> = order.iter().flat_map(|&lane| events.merge(lane, at(lane), false)).collect();
             assert_eq!(told, [at(1)], "lanes stop in the order {order:?}");
