@@ -521,6 +521,38 @@ fn a_member_that_ran_elsewhere_with_a_substitute_does_not_return_by_the_bitmap()
     assert!(obstacle.contains("it was run with other drives in place of the members"), "{obstacle}");
 }
 
+/// The mirror had lost a drive before, and its substitute has number 2. The half that is run elsewhere gets another substitute there,
+/// which has that number, too.
+#[test]
+fn a_member_that_has_taken_updates_since_it_left_does_not_return_by_the_bitmap() {
+    let mut drives = created(Level::Raid1, 2, 0);
+    let substitute = |drives: &mut Vec<MemoryDrive>, identity: u8, records: usize| {
+        let mut start = started(drives, &Options::default());
+        let mut state = state_of(&start.config, true);
+        let (id, held) = (MemberId(drives.len()), start.config.slots[0].member.as_ref().map(|member| member.id));
+        let adopt =
+            Adopt { name: "new".into(), size_sectors: DRIVE_SECTORS, logical_block_bytes: 512, device_uuid: [identity; 16] };
+        drives.push(MemoryDrive::new(usize::from(identity), DRIVE_SECTORS));
+        let (_, writes) = start.recorder.adopt(id, &adopt).expect("large enough");
+        apply(drives, &writes);
+        state.failed.extend(held.map(|held| (held, Some(0))));
+        state.slots[0].member = Some(MemberProgress { member: id, recovered: Synced::All, by_bitmap: false });
+        (0..records).for_each(|_| apply(drives, &start.recorder.record_state(&state, NOW)));
+    };
+    substitute(&mut drives, 90, 3);
+    let number = |drive: &MemoryDrive| drive.candidate().found.expect("readable").superblock.header.dev_number;
+    let (mut here, mut elsewhere) = (vec![drives[2].clone()], vec![drives[1].clone()]);
+    substitute(&mut elsewhere, 91, 9);
+    assert_eq!((number(&here[0]), number(&elsewhere[1])), (2, 2));
+    let mut start = started(&here, &Options::default());
+    let mut state = state_of(&start.config, true);
+    state.optimal = false;
+    (0..20).for_each(|_| apply(&mut here, &start.recorder.record_state(&state, NOW)));
+    let found = elsewhere[0].candidate().found.expect("readable").superblock;
+    let obstacle = start.recorder.returnable(&found).expect_err("it holds what no bitmap names").to_string();
+    assert_eq!(obstacle, "it has taken superblock updates since it left, so it was run elsewhere");
+}
+
 /// A RAID 6 loses a member, then a second one; the first returns. The second knows only an array without the first.
 #[test]
 fn a_member_that_left_after_another_returns_after_it_unless_it_was_run_elsewhere() {

@@ -117,6 +117,8 @@ pub struct MdRecorder {
     keepers: BTreeMap<MemberId, MemberMetadata>,
     /// The newest superblock, from which new members take what is common.
     common: Superblock,
+    /// Its count of updates when this run began.
+    events_before: u64,
     /// Members that missed the last superblock update of the run before.
     one_event_behind: Vec<MemberId>,
     /// Members that did not take all of an update of this run, and are not dropped.
@@ -182,9 +184,11 @@ impl MdRecorder {
         let to_rewrite = if missing { holders().map(|(&member, _)| member).collect() } else { Vec::new() };
         let (active, optimal_holders) = (Vec::new(), Vec::new());
         let (page_bytes, later_pages_laid) = (PAGE_BYTES, false);
+        let events_before = common.header.events;
         Self {
             keepers,
             common,
+            events_before,
             one_event_behind,
             missed: BTreeSet::new(),
             to_rewrite,

@@ -207,7 +207,13 @@ impl MdRecorder {
     /// The reason why it may only join as a new spare, in a sentence.
     pub fn returnable(&self, superblock: &Superblock) -> Result<usize, AdoptError> {
         let left_this_run = self.keepers.values().any(|keeper| keeper.has_issued(superblock));
-        returnable(&self.common, self.bitmap.as_ref(), superblock, left_this_run).map_err(AdoptError)
+        let slot = returnable(&self.common, self.bitmap.as_ref(), superblock, left_this_run).map_err(AdoptError)?;
+        // R78: a substitute elsewhere may have the number of a member here. One update more may be torn (R58).
+        let known = if self.member_of(superblock).is_some() { self.common.header.events } else { self.events_before };
+        if superblock.header.events > known + 1 {
+            return Err(AdoptError("it has taken superblock updates since it left, so it was run elsewhere".into()));
+        }
+        Ok(slot)
     }
 
     /// A device number for a new member: one that no member of this run had, while there are any.
