@@ -109,7 +109,7 @@ pub(crate) async fn mark_half_written(
     }
     let is_listed = core.mark_bad(member, rows.clone(), cause).await;
     // Otherwise only dropping the member keeps the rows from being read after a restart.
-    if is_listed || core.fail_member(member, "its bad-block log has no space to say that rows are half-written") {
+    if is_listed || core.fail_member(member, "its bad-block log has no space for rows that a write has left open") {
         return Ok(());
     }
     Err(lost(
