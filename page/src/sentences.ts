@@ -490,7 +490,6 @@ export const sentences: { readonly [C in Spoken["code"]]: Words } = {
   "no-space-to-say-so": ["es hat keinen Platz für einen Schreibzugriff und seine Liste defekter Blöcke keinen, um es zu vermerken", "на нём нет места для записи, и в его списке сбойных блоков нет места, чтобы это отметить"],
   "drive-is-gone": ["{drive} ist weg: gezogen, oder Controller oder Kabel versagt", "{drive} пропал: извлечён, либо отказал контроллер или кабель"],
   "removed-on-command": ["auf Befehl entfernt", "убран по команде"],
-  "no-space-for-half-written": ["seine Liste defekter Blöcke hat keinen Platz, um halb geschriebene Zeilen zu vermerken", "в его списке дефектных блоков нет места, чтобы отметить записанные наполовину строки"],
   "no-space-for-rows": ["seine Liste defekter Blöcke hat keinen Platz für Zeilen, die ein Schreibzugriff halb ließ", "в его списке дефектных блоков нет места для строк, которые запись оставила незавершёнными"],
   "cut-short": ["es wurde im Betrieb gekürzt, von {before_bytes} auf {now_bytes}", "он был укорочен во время работы, с {before_bytes} до {now_bytes}"],
   "cut-short-behind": ["die Datei dahinter wurde im Betrieb gekürzt, von {before_bytes} auf {now_bytes}", "файл под ним был укорочен во время работы, с {before_bytes} до {now_bytes}"],

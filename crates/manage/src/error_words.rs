@@ -180,7 +180,6 @@ const OF_ENGINE: &[&str] = &[
     "RemovedOnCommand",
     "NoSpaceForRows",
     "NoSpaceToSaySo",
-    "NoSpaceForHalfWritten",
     "DriveIsGone",
     "WasNoMember",
     "CarriesSomething",
@@ -583,7 +582,6 @@ sentences! {
         RemovedOnCommand {} => "removed on command",
         NoSpaceForRows {} => "its bad-block log has no space for rows that a write has left open",
         NoSpaceToSaySo {} => "it has no space for a write, and its bad-block log has none to say so",
-        NoSpaceForHalfWritten {} => "its bad-block log has no space to say that rows are half-written",
         DriveIsGone { drive: String } => "member {drive} is gone: it was pulled, or its controller or cable has failed",
 
         CutShort { before_bytes: u64, now_bytes: u64 } => "it was cut short while in use, from {before_bytes} to {now_bytes} bytes",
