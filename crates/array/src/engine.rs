@@ -450,6 +450,13 @@ impl Engine {
         self.core.hedging.set_on(on && self.core.geometry.level().is_redundant());
     }
 
+    /// Members are models that keep no data, so no parity is computed. Not for drives: their parity would be garbage
+    /// (`tests/walls` finds such a call in what serves drives).
+    #[doc(hidden)]
+    pub fn set_members_keep_no_data(&mut self) {
+        self.core.stripes.compute_nothing();
+    }
+
     /// Makes the engine break a rule of crash safety, for a simulator.
     #[doc(hidden)]
     pub fn set_flaw(&mut self, flaw: Option<Flaw>) {

@@ -173,7 +173,7 @@ impl Change<'_> {
                 let range = start..start + segment.len();
                 start = range.end;
                 let mut outputs = outputs(&self.plan.write_parity, parity, &range);
-                apply(code, index, range, segment, &mut outputs[..self.map.parity.len()]);
+                apply(&code, index, range, segment, &mut outputs[..self.map.parity.len()]);
             }
         }
     }

@@ -2,13 +2,14 @@
 
 use crate::geometry::Divisor;
 use crate::{Geometry, StripeMap};
+use std::cell::Cell;
 use stria_parity::Code;
 
 /// The maps of an array's stripes, which repeat.
 pub(crate) struct Stripes {
     maps: Vec<StripeMap>,
     period: Divisor,
-    code: Option<Code>,
+    code: Cell<Option<Code>>,
 }
 
 impl Stripes {
@@ -16,7 +17,7 @@ impl Stripes {
         let period = geometry.stripe_map_period();
         let maps: Vec<StripeMap> = (0..period).map(|stripe| geometry.stripe_map(stripe)).collect();
         let code = maps.first().map(|map| Code::new(map.code_count, geometry.level().parity_count()));
-        Self { maps, period: Divisor::new(period.max(1)), code }
+        Self { maps, period: Divisor::new(period.max(1)), code: Cell::new(code) }
     }
 
     #[inline]
@@ -29,7 +30,12 @@ impl Stripes {
     /// # Panics
     /// On a level without parity.
     #[inline]
-    pub fn code(&self) -> &Code {
-        self.code.as_ref().expect("a parity level")
+    pub fn code(&self) -> Code {
+        self.code.get().expect("a parity level")
+    }
+
+    /// No parity is computed from now on, and all of it agrees.
+    pub fn compute_nothing(&self) {
+        self.code.set(self.code.get().map(Code::without_bytes));
     }
 }

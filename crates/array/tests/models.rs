@@ -103,6 +103,65 @@ fn an_array_of_models_needs_no_poll_for_each_request() {
     }
 }
 
+/// Goal: of members that keep no data an array asks the same, and computes no parity: of one answer of the planner two thirds of
+/// the time were that. Method: a full stripe of ones, whose parity a member sees. Memory that nobody has computed is zeros.
+#[test]
+fn parity_of_members_that_keep_no_data_is_not_computed() {
+    /// Takes note of what writes begin with.
+    struct Noting(Limits, Rc<RefCell<Vec<(u64, u8)>>>, Vec<Completion>);
+
+    impl BlockDevice for Noting {
+        fn limits(&self) -> &Limits {
+            &self.0
+        }
+
+        fn submit(&mut self, request: Request) {
+            if let Operation::Write { from, .. } = &request.operation {
+                self.1.borrow_mut().push((request.start_sector, from[0][0]));
+            }
+            self.2.push(request.complete(Ok(())));
+        }
+
+        fn poll(&mut self, _: Nanos, completions: &mut Vec<Completion>) {
+            completions.append(&mut self.2);
+        }
+
+        fn next_wake(&self) -> Option<Nanos> {
+            (!self.2.is_empty()).then_some(0)
+        }
+    }
+
+    let written = |level: Level, count: usize, keeps_no_data: bool| {
+        let geometry = Geometry::new(level, level.default_layout(), 8, &vec![1 << 14; count]).expect("it fits");
+        let written = Rc::new(RefCell::default());
+        let member = |_| Box::new(Noting(Limits::plain(1 << 14), Rc::clone(&written), Vec::new())) as Box<dyn BlockDevice>;
+        let config = ArrayConfig::optimal("modelled", geometry);
+        let mut array = ArrayDevice::new(&config, (0..count).map(member).collect(), NoMetadata, 0);
+        if keeps_no_data {
+            array.with_engine(Engine::set_members_keep_no_data);
+        }
+        let sectors = 8 * 3;
+        let mut ones = Buffer::zeroed(bytes(sectors));
+        ones.fill(1);
+        let operation = Operation::Write { from: std::iter::once(ones.freeze()).collect(), fua: false };
+        array.submit(Request { tag: 1, start_sector: 0, sectors, operation });
+        let mut ended = Vec::new();
+        (0..8).for_each(|now| array.poll(now, &mut ended));
+        assert!(matches!(&ended[..], [Completion { result: Ok(()), .. }]), "{level:?}: the write ended");
+        drop(array);
+        written.take()
+    };
+    for (level, count, parities) in [(Level::Raid5, 4, 1), (Level::Raid6, 5, 2)] {
+        let (computed, not) = (written(level, count, false), written(level, count, true));
+        let places = |written: &[(u64, u8)]| written.iter().map(|(sector, _)| *sector).collect::<Vec<_>>();
+        assert_eq!((places(&computed), places(&not)), (vec![0; count], vec![0; count]), "{level:?}: the same is asked");
+        let zeros = |written: &[(u64, u8)]| written.iter().filter(|(_, first)| *first == 0).count();
+        // P of three ones is 1, and Q is 1 + 2 + 4.
+        assert_eq!(zeros(&computed), 0, "{level:?}: {computed:?}");
+        assert_eq!(zeros(&not), parities, "{level:?}: {not:?}");
+    }
+}
+
 /// A read that a member begins at once gives the array nothing to do before the member answers.
 #[test]
 fn a_request_that_is_passed_on_is_no_work() {

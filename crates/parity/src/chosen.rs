@@ -1,7 +1,7 @@
 //! The kernel of this process, and the operations of the code by it.
 
 use crate::code::Code;
-use crate::kernel::{Kernel, calibrate, present};
+use crate::kernel::{Kernel, calibrate, nothing, present};
 use crate::recover::{Strip, Unrecoverable};
 use crate::selftest::passes;
 use std::sync::OnceLock;
@@ -24,6 +24,11 @@ pub(crate) fn chosen() -> &'static Kernel {
 }
 
 impl Code {
+    /// The kernel that computes this code.
+    fn kernel(&self) -> &'static Kernel {
+        if self.computes_nothing { nothing() } else { chosen() }
+    }
+
     /// Generates `parity[j]` for every j for which it is `Some`; P is 0, Q 1, R 2.
     ///
     /// `data`: `data_count` strips. All slices have the same length, a multiple of 64; they may start anywhere.
@@ -31,7 +36,7 @@ impl Code {
     /// # Panics
     /// When counts or lengths are not as described.
     pub fn generate(&self, data: &[&[u8]], parity: &mut [Option<&mut [u8]>]) {
-        self.generate_by(chosen(), data, parity);
+        self.generate_by(self.kernel(), data, parity);
     }
 
     /// Adds to each given parity the change of data strip `index` (read-modify-write).
@@ -43,7 +48,7 @@ impl Code {
     /// # Panics
     /// When index or lengths are not as described.
     pub fn update(&self, index: usize, before: &[u8], after: &[u8], parity: &mut [Option<&mut [u8]>]) {
-        self.update_by(chosen(), index, before, after, parity);
+        self.update_by(self.kernel(), index, before, after, parity);
     }
 
     /// Adds data strip `index` to each given parity: its part of a sum that is built strip by strip, or removed again.
@@ -55,7 +60,7 @@ impl Code {
     /// # Panics
     /// When index or lengths are not as described.
     pub fn add(&self, index: usize, strip: &[u8], parity: &mut [Option<&mut [u8]>]) {
-        self.add_by(chosen(), index, strip, parity);
+        self.add_by(self.kernel(), index, strip, parity);
     }
 
     /// Copies `source` strip by strip to `target` and generates each given parity, in one pass.
@@ -72,7 +77,7 @@ impl Code {
         parity: &mut [Option<&mut [u8]>],
         checksums: Option<&mut [u32]>,
     ) {
-        self.copy_and_generate_by(chosen(), source, target, parity, checksums);
+        self.copy_and_generate_by(self.kernel(), source, target, parity, checksums);
     }
 
     /// Compares the given parities with the data: bit j is set if parity j differs in any byte.
@@ -83,7 +88,7 @@ impl Code {
     /// When counts or lengths are not as described.
     #[must_use]
     pub fn check(&self, data: &[&[u8]], parity: &[Option<&[u8]>]) -> u8 {
-        self.check_by(chosen(), data, parity)
+        self.check_by(self.kernel(), data, parity)
     }
 
     /// Computes every `Lost` strip from the `Present` ones, in place, in one pass.
@@ -99,6 +104,6 @@ impl Code {
     /// # Panics
     /// When counts or lengths are not as described.
     pub fn recover(&self, strips: &mut [Strip<'_>]) -> Result<(), Unrecoverable> {
-        self.recover_by(chosen(), strips)
+        self.recover_by(self.kernel(), strips)
     }
 }

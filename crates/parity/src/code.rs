@@ -28,6 +28,7 @@ const _: () = assert!(DATA_COUNT_MAX[3] == crate::field::EXPONENTIAL.len());
 pub struct Code {
     data_count: u8,
     parity_count: u8,
+    pub(crate) computes_nothing: bool,
 }
 
 impl Code {
@@ -37,7 +38,14 @@ impl Code {
         assert!(parity_count <= PARITY_COUNT_MAX, "no code with {parity_count} parity strips, at most {PARITY_COUNT_MAX}");
         let max = DATA_COUNT_MAX[parity_count];
         assert!((1..=max).contains(&data_count), "{data_count} data strips: 1 to {max} with {parity_count} parity");
-        Code { data_count: data_count as u8, parity_count: parity_count as u8 }
+        Code { data_count: data_count as u8, parity_count: parity_count as u8, computes_nothing: false }
+    }
+
+    /// The same code for strips whose bytes nobody keeps: it checks what it is given, leaves every byte alone, and says that
+    /// parity agrees.
+    #[must_use]
+    pub fn without_bytes(self) -> Self {
+        Self { computes_nothing: true, ..self }
     }
 
     /// Data strips of a stripe.

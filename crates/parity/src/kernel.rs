@@ -13,6 +13,7 @@ mod horner;
 mod lanes;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod nothing;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod ssse3;
@@ -163,6 +164,11 @@ static KERNELS: &[&Kernel] = &[
 /// The kernels that this processor can run, the best first; the last is the portable one.
 pub(crate) fn present() -> impl Iterator<Item = &'static Kernel> {
     KERNELS.iter().copied().filter(|kernel| (kernel.is_present)())
+}
+
+/// The kernel of strips whose bytes nobody keeps. It is none of the present ones: it is never chosen.
+pub(crate) fn nothing() -> &'static Kernel {
+    &nothing::KERNEL
 }
 
 /// Makes every job that would be timed take this way, whatever its timing.

@@ -370,6 +370,33 @@ fn locate_finds_the_one_wrong_strip_and_does_not_guess() {
     }
 }
 
+/// A code without bytes checks its arguments as any other, computes nothing, and finds all parity right.
+#[test]
+fn a_code_without_bytes_leaves_all_of_them_alone() {
+    for parity_count in 1..=3 {
+        let code = Code::new(3, parity_count).without_bytes();
+        let (data, mut parity) = (vec![[1; 64]; 3], vec![[7; 64]; parity_count]);
+        let strips: Vec<&[u8]> = data.iter().map(|strip| &strip[..]).collect();
+        let mut outputs: Vec<Option<&mut [u8]>> = parity.iter_mut().map(|strip| Some(&mut strip[..])).collect();
+        code.generate(&strips, &mut outputs);
+        code.update(0, strips[0], &[2; 64], &mut outputs);
+        code.add(1, strips[1], &mut outputs);
+        assert_eq!(parity, vec![[7; 64]; parity_count]);
+        assert_eq!(code.check(&strips, &[Some(&parity[0])]), 0);
+        let mut lost = [9; 64];
+        let present = |strip| Strip::Present(strip);
+        let mut all = vec![Strip::Lost(&mut lost), present(strips[1]), present(strips[2])];
+        all.extend(parity.iter().map(|strip| present(&strip[..])));
+        assert_eq!(code.recover(&mut all), Ok(()));
+        drop(all);
+        assert_eq!(lost, [9; 64]);
+        let mut absent: Vec<Strip<'_>> = parity.iter().map(|_| Strip::Absent).collect();
+        absent.splice(0..0, [Strip::Lost(&mut lost), present(strips[1]), present(strips[2])]);
+        assert_eq!(code.recover(&mut absent), Err(Unrecoverable));
+    }
+    assert!(present().all(|kernel| kernel.name != "nothing"), "it is never chosen");
+}
+
 #[test]
 fn limits_are_those_of_the_algebra() {
     for (parity_count, &max) in DATA_COUNT_MAX.iter().enumerate() {

@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, MemberConfig, MemberId, NoMetadata, Synced};
+use stria_array::{ArrayConfig, ArrayDevice, Engine, Geometry, MemberConfig, MemberId, NoMetadata, Synced};
 use stria_block::{BlockDevice, Completion, Data, Limits, Nanos, Operation, Pool, Request, Segments, Tag, bytes};
 use stria_format::md::{LogChoice, MdRecorder};
 use stria_sim::member_drive::UNIX_SECONDS;
@@ -209,7 +209,8 @@ impl EngineArray {
             } else {
                 without(level, strip, condition, own)?
             };
-            array.set_hedging(platform.hedges_reads);
+            array.with_engine(|engine| engine.set_hedging(platform.hedges_reads));
+            array.with_engine(Engine::set_members_keep_no_data);
             lower.push(array);
         }
         let first = lower[0].handle();
@@ -236,11 +237,7 @@ impl EngineArray {
     /// Holds a rebuild to so many sectors of each member a second, whatever clients feel.
     pub fn set_rebuild_speed(&mut self, sectors_per_s: u64) {
         let speed = Some(sectors_per_s);
-        match self.first.as_ref() {
-            Some(Bound::Bare(array)) => array.with_engine(|engine| engine.set_speed(speed, speed)),
-            Some(Bound::Recorded(array)) => array.with_engine(|engine| engine.set_speed(speed, speed)),
-            Some(Bound::Single(_)) | None => {}
-        }
+        self.first.iter().for_each(|array| array.with_engine(|engine| engine.set_speed(speed, speed)));
     }
 
     /// Sectors of the spare that are filled; `None` if no rebuild runs.
@@ -272,11 +269,12 @@ impl Bound {
         }
     }
 
-    fn set_hedging(&self, on: bool) {
+    /// Nothing happens to a drive, which has no engine.
+    fn with_engine(&self, set: impl FnOnce(&mut Engine)) {
         match self {
             Self::Single(_) => {}
-            Self::Bare(array) => array.with_engine(|engine| engine.set_hedging(on)),
-            Self::Recorded(array) => array.with_engine(|engine| engine.set_hedging(on)),
+            Self::Bare(array) => array.with_engine(set),
+            Self::Recorded(array) => array.with_engine(set),
         }
     }
 
