@@ -36,6 +36,13 @@ const REBUILD_BYTES: u64 = 192 << 20;
 const LOOK_STEPS: u32 = 16;
 /// 20 MiB/s: the rebuild's speed that the engine keeps whatever clients feel (`stria speed --min`).
 const REBUILD_BYTES_PER_S_MIN: u64 = 20 << 20;
+/// 16 GiB: what a rebuild of disks fills in a run at most. Beside it a request takes some 50 ms, and 15,000 of them as long as
+/// the whole rebuild; a run of this length has 2,000 and more.
+const REBUILD_BYTES_MAX: f64 = (16_u64 << 30) as f64;
+/// 800: requests that are measured of a load, at least.
+const REQUESTS_MIN: u64 = 800;
+/// 1 KiB/s: a rebuild that waits.
+const REBUILD_WAITS_BYTES_PER_S: u64 = 1 << 10;
 /// 1.25: speeds of a rebuild beside clients that differ by less count as one; the engine's own steps are as large.
 const SPEEDS_ALIKE: f64 = 1.25;
 /// 64 MiB: what a rebuild must fill in a run so that its speed can be told; the engine has 32 windows of 128 KiB under way at
@@ -194,8 +201,14 @@ impl Taken {
     }
 }
 
-/// The result of a load, the time of its end, and what drives had taken in when its measurement began and ended.
-fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> (Outcome, Nanos, [Taken; 2]) {
+/// The requests of a load that are measured, of which a user asked for so many of 16 KiB and less: fewer larger ones.
+fn requests(asked: u64, part: &Part) -> u64 {
+    (asked * 16_384 / part.block_bytes.max(16_384)).max(REQUESTS_MIN).max(u64::from(part.depth) * ROUNDS_MIN)
+}
+
+/// The result of a load, when a rebuild beside it began and the load ended, and what drives had taken in when its measurement began and ended. A rebuild is
+/// held to `rebuild_bytes_per_s`.
+fn measured(wish: &Wish, rig: &mut Rig, part: &Part, rebuild_bytes_per_s: Option<u64>) -> (Outcome, [Nanos; 2], [Taken; 2]) {
     let buffers = match &wish.drive.config.config {
         DriveConfig::Ssd(config) => u64::from(config.dies) * config.program_bytes * rig.layout().members as u64,
         DriveConfig::Hdd(_) => 0,
@@ -209,8 +222,10 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> (Outcome, Nanos, [Taken;
     let footprint_bytes = part.footprint_bytes.filter(|_| rotational).unwrap_or(u64::MAX).max(BLOCK_BYTES_MAX);
     let region_bytes = if bitmap && !rotational { REGION_BYTES } else { footprint_bytes };
     let settled = if bitmap && written > 0.0 { (REGION_WRITES / (1.0 - part.read_share)) as u64 } else { 0 };
-    let warm_up = fills.saturating_add(settled).min(WARM_UP_MAX);
-    let requests = (wish.requests * 16_384 / part.block_bytes.max(16_384)).max(800).max(u64::from(part.depth) * ROUNDS_MIN);
+    // A rebuild of disks would end during so many requests. It waits until the bits are set.
+    let rebuild_waits = rebuild_bytes_per_s.is_some() && rotational && settled > 0;
+    let warm_up = fills.saturating_add(if rebuild_waits { 0 } else { settled }).min(WARM_UP_MAX);
+    let requests = requests(wish.requests, part);
     let load = Load {
         threads: part.threads,
         depth: part.depth / part.threads,
@@ -228,23 +243,30 @@ fn measured(wish: &Wish, rig: &mut Rig, part: &Part) -> (Outcome, Nanos, [Taken;
         ..Load::random(rig, 1, 1.0)
     };
     // Where nearly all requests read, too few of the warm-up would write.
+    let speed = if rebuild_waits { Some(REBUILD_WAITS_BYTES_PER_S) } else { rebuild_bytes_per_s };
+    speed.into_iter().for_each(|speed| rig.set_rebuild_speed(speed));
     let start = if settled > warm_up {
         let writes = Load { read_share: 0.0, pattern: Pattern::Random, streams: Vec::new(), ..load.clone() };
         load::run_from(rig, &Load { warm_up: 0, requests: REGION_WRITES as u64, ..writes }, 0).1
     } else {
         0
     };
+    if rebuild_waits {
+        rebuild_bytes_per_s.into_iter().for_each(|speed| rig.set_rebuild_speed(speed));
+    }
+    let began = if rebuild_waits { start } else { 0 };
     let mut taken = Vec::new();
     let (outcome, end) = load::run_watched(rig, &load, start, &mut |rig, written| taken.push(Taken::of(rig, written)));
     let taken = <[Taken; 2]>::try_from(taken).unwrap_or_else(|_| unreachable!("a run is watched twice"));
-    (outcome, end, taken)
+    (outcome, [began, end], taken)
 }
 
-/// A load on an array, its outcome, and the time of its end.
-fn tried(wish: &Wish, rig: &mut Rig, part: &Part) -> (PartFigures, Outcome, Nanos) {
+/// A load on an array, its outcome, and when a rebuild beside it began and the load ended. The rebuild is held to
+/// `rebuild_bytes_per_s`.
+fn tried(wish: &Wish, rig: &mut Rig, part: &Part, rebuild_bytes_per_s: Option<u64>) -> (PartFigures, Outcome, [Nanos; 2]) {
     // What came before is not this load's wear: the state of the drives may have been reached by overwriting them, and the
     // warm-up sets the bits of the bitmap.
-    let (outcome, end, [before, after]) = measured(wish, rig, part);
+    let (outcome, times, [before, after]) = measured(wish, rig, part, rebuild_bytes_per_s);
     let own: Vec<u64> = after.by_drive.iter().zip(&before.by_drive).map(|(after, before)| after - before).collect();
     let taken: u64 = own.iter().sum();
     let written = after.written.saturating_sub(before.written);
@@ -274,11 +296,11 @@ fn tried(wish: &Wish, rig: &mut Rig, part: &Part) -> (PartFigures, Outcome, Nano
         worn_share: (taken > 0 && written > 0).then_some(worn_share),
         calibration,
     };
-    (figures, outcome, end)
+    (figures, outcome, times)
 }
 
 fn figures(wish: &Wish, make: impl Fn() -> Rig) -> Vec<PartFigures> {
-    wish.purpose.parts.iter().map(|part| tried(wish, &mut prepared(wish, make()), part).0).collect()
+    wish.purpose.parts.iter().map(|part| tried(wish, &mut prepared(wish, make()), part, None).0).collect()
 }
 
 /// The purpose's time on one drive over that on the array.
@@ -446,11 +468,13 @@ fn busy_rebuild(wish: &Wish, candidate: &Candidate, single: &[PartFigures], idle
 /// speed is found by halving.
 fn beside(wish: &Wish, candidate: &Candidate, part: &Part) -> (PartFigures, f64) {
     let target = LatencyTarget::usual(wish.drive.config.config.is_rotational());
-    let at = |held: u64, requests: u64| {
+    let rotational = wish.drive.config.config.is_rotational();
+    let run = |held: u64, requests: u64| {
         let mut rig = prepared(wish, lacking(wish, candidate, Condition::Rebuilding, drive(wish)));
-        rig.set_rebuild_speed(held);
-        let (figures, outcome, end) = tried(&Wish { requests, ..wish.clone() }, &mut rig, part);
-        let filled = (rig.rebuilt_sectors().unwrap_or(0) * SECTOR_BYTES) as f64;
+        let (figures, outcome, [start, end]) = tried(&Wish { requests, ..wish.clone() }, &mut rig, part, Some(held));
+        // A rebuild that has ended has filled the member, in less time than the run.
+        let sectors = rig.rebuilt_sectors().unwrap_or(rig.layout().member_sectors);
+        let filled = (sectors * SECTOR_BYTES) as f64;
         // The machine's latencies are those of the model over the factor.
         let factor = figures.calibration.unwrap_or(1.0);
         let late = |latencies: &load::Latencies| {
@@ -462,9 +486,19 @@ fn beside(wish: &Wish, candidate: &Candidate, part: &Part) -> (PartFigures, f64)
         let keeps = share <= 1.0 - f64::from(target.percentile) / f64::from(LatencyTarget::ALL);
         // In a short run a slow rebuild fills few windows, which say little of its speed; on disks, which may be too slow for it,
         // runs are long.
-        let (seconds, held) = (end.max(1) as f64 / 1e9, held as f64);
+        let (seconds, held) = ((end - start).max(1) as f64 / 1e9, held as f64);
         let rate = if held * seconds < RESOLVED_BYTES { held } else { filled / seconds };
         Beside { figures, rate, filled, keeps }
+    };
+    let at = |held: u64, requests: u64| {
+        if !rotational {
+            return run(held, requests);
+        }
+        // A short run tells how many requests fit beside a part of the rebuild.
+        let few = REQUESTS_MIN * part.block_bytes.max(16_384) / 16_384;
+        let short = run(held, few);
+        let fitting = (few as f64 * REBUILD_BYTES_MAX / short.filled.max(1.0)) as u64;
+        if fitting < 2 * few || requests <= few { short } else { run(held, requests.min(fitting)) }
     };
     let slowest = at(REBUILD_BYTES_PER_S_MIN, wish.requests);
     if !slowest.keeps {
@@ -606,6 +640,17 @@ mod tests {
             let share = found.written_share.expect("it writes");
             assert!((1.95..2.1).contains(&share), "{share:.3} bytes for each byte with {reads} reads at {depth}");
         }
+    }
+
+    /// Beside the load of a disk the rebuild ended during the run, which then told of no rebuild: it took for ever, and an array of
+    /// four disks lost its data in every fortieth year. All the while parity was computed of what nobody keeps.
+    #[test]
+    fn a_rebuild_of_disks_beside_clients_does_not_end_within_its_run() {
+        let purpose = Purpose::mix(4096, 0.95, 1, Pattern::Sequential).expect("a load");
+        let (wish, candidate) = asked("savvio10k5", Level::Raid5 { spans: 1 }, purpose);
+        let (figures, rate) = beside(&wish, &candidate, &wish.purpose.parts[0]);
+        assert!((REBUILD_BYTES_PER_S_MIN as f64 * 0.9..2e8).contains(&rate), "{rate:.3e} bytes a second");
+        assert!(figures.iops > 0.0);
     }
 
     /// A deep queue was measured for a dozen rounds: a standard error of 9 %, three times what counts as equally fast.
