@@ -7,6 +7,7 @@ use crate::{Failure, absolute};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
 use serde_json::Value;
+use std::fs::OpenOptions;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use stria_block::{shown_json, shown_lines, shown_sentence};
@@ -33,6 +34,36 @@ pub fn try_print(text: &str) -> io::Result<()> {
 pub fn write_file(path: &Path, text: &str) -> Result<(), Failure> {
     let path = absolute(path);
     std::fs::write(&path, text).map_err(|error| Failure::Failed(format!("cannot write {}: {error}", path.display())))
+}
+
+/// Finds out whether [`write_file`] can write a file, before the work whose result it is to hold. A file that is there stays as it
+/// is, and none is left behind.
+///
+/// # Errors
+/// Usage: why it cannot be written, with its path, and what to do.
+pub fn check_file(path: &Path) -> Result<(), Failure> {
+    let path = absolute(path);
+    let refuse = |why: &dyn std::fmt::Display| Failure::Usage(format!("cannot write {}: {why}", path.display()));
+    match std::fs::metadata(&path) {
+        Ok(found) if found.is_dir() => return Err(refuse(&"it is a folder; name a file in it")),
+        // A pipe or a terminal: to open it would already tell its reader something.
+        Ok(found) if !found.is_file() => return Ok(()),
+        Ok(_) => {
+            let opened = OpenOptions::new().append(true).open(&path);
+            return opened.map(|_| ()).map_err(|error| refuse(&format!("{error}; name another file")));
+        }
+        Err(_) => {}
+    }
+    if let Some(folder) = path.parent().filter(|folder| !folder.is_dir()) {
+        return Err(refuse(&format!("{} is not a folder; make it, or name another file", folder.display())));
+    }
+    // `create_new`: a file that another program makes at the same time is not removed.
+    OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&path)
+        .map_err(|error| refuse(&format!("{error}; name another file")))?;
+    std::fs::remove_file(&path).map_err(|error| refuse(&format!("{error}; name another file")))
 }
 
 /// Clears the terminal for what is printed next.

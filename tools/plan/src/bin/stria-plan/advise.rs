@@ -8,7 +8,7 @@ use stria_plan::advice::explain::{Explained, bytes, explain, hours, risk, time};
 use stria_plan::advice::{Advice, AdviceError, BusyRebuild, PartFigures, Trial, Wish, advise, page};
 use stria_plan::amount;
 use stria_plan::reliability::simulated::READ_BYTES_PER_HOUR;
-use stria_terminal::output::{paragraphs, print, print_json, table, write_file};
+use stria_terminal::output::{check_file, paragraphs, print, print_json, table, write_file};
 use stria_terminal::progress::steps_bar;
 use stria_terminal::{Failure, size};
 
@@ -65,17 +65,10 @@ pub fn answer(command: &Advise, quiet: bool) -> Result<(Wish, Advice), Failure> 
 /// Carries out the command.
 ///
 /// # Errors
-/// As [`answer`]; failed, if the page cannot be written.
+/// As [`answer`]; usage or failed, if the page cannot be written.
 pub fn run(command: &Advise, as_json: bool) -> Result<u8, Failure> {
     // An answer takes long enough that a path that cannot be written should be told of first.
-    if let Some((path, folder)) = command.out.as_ref().and_then(|path| Some((path, path.parent()?)))
-        && !folder.as_os_str().is_empty()
-        && !folder.is_dir()
-    {
-        let sentence =
-            format!("cannot write {}: {} is not a folder; make it, or name another file", path.display(), folder.display());
-        return Err(Failure::Usage(sentence));
-    }
+    command.out.as_deref().map_or(Ok(()), check_file)?;
     let (wish, advice) = answer(command, as_json)?;
     if let Some(path) = &command.out {
         write_file(path, &page::html(&wish, &advice))?;

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use stria_plan::campaign::{at_once, within};
 use stria_terminal::Failure;
-use stria_terminal::output::{print, print_json, write_file};
+use stria_terminal::output::{check_file, print, print_json, write_file};
 use stria_terminal::progress::steps_bar;
 
 /// Run the jobs of a folder (advise, what-if or reproduce), on all processors, and on all machines that share the folder
@@ -96,6 +96,7 @@ const WRITES: &str = "a job writes no files of its own: its answer is kept in th
 /// # Errors
 /// Usage, if a line is not a job; failed, if the folder cannot be written.
 pub fn run(command: &Campaign, as_json: bool) -> Result<u8, Failure> {
+    command.csv.as_deref().map_or(Ok(()), check_file)?;
     let (folder, lines) = Folder::open(&command.folder)?;
     let bad = |index: usize, sentence: String| {
         Failure::Usage(format!("job {} of jobs.txt, \"{}\": {sentence}", index + 1, lines[index]))

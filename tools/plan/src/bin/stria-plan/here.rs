@@ -15,7 +15,7 @@ use stria_plan::chance::Chance;
 use stria_plan::platform::PlatformConfig;
 use stria_plan::profile::{self, Origin, Parameter, Profile};
 use stria_terminal::Failure;
-use stria_terminal::output::{say, write_file};
+use stria_terminal::output::{check_file, say, write_file};
 use stria_terminal::progress::{ProgressBar, steps_bar};
 
 /// 64 MiB in sectors: more than a processor's cache holds of all members.
@@ -146,8 +146,9 @@ pub const TIME: Duration = Duration::from_secs(10);
 /// Carries out the command.
 ///
 /// # Errors
-/// Failed, if the profile cannot be written.
+/// Usage or failed, if the profile cannot be written.
 pub fn run(command: &Measure, as_json: bool) -> Result<u8, Failure> {
+    check_file(&command.out)?;
     let profile = platform(Duration::from_secs(command.seconds), as_json)?;
     write_file(&command.out, &profile::platform_text(&profile))?;
     let config = &profile.config;

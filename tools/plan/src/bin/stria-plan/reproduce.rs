@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use stria_plan::reproduce::{self, Case, page};
 use stria_terminal::Failure;
-use stria_terminal::output::{print, print_json, write_file};
+use stria_terminal::output::{check_file, print, print_json, write_file};
 use stria_terminal::progress::steps_bar;
 
 /// Run the models of every published measurement and compare
@@ -43,8 +43,9 @@ pub fn answer(quiet: bool) -> Result<Vec<Case>, Failure> {
 /// Carries out the command. Ends with 3 if a sentence of a publication does not hold.
 ///
 /// # Errors
-/// As [`answer`]; failed, where a file cannot be written.
+/// As [`answer`]; usage or failed, where a file cannot be written.
 pub fn run(options: &Reproduce, as_json: bool) -> Result<u8, Failure> {
+    [&options.page, &options.csv].into_iter().flatten().try_for_each(|path| check_file(path))?;
     let cases = answer(as_json)?;
     let markdown = page::markdown(&cases).map_err(Failure::failed)?;
     if let Some(path) = &options.csv {
