@@ -234,6 +234,9 @@ fn reasons(wish: &Wish, ranking: &[Trial], alike: usize, unfit: &[Trial]) -> Vec
         reasons.push(worst);
     }
     reasons.extend(recorded_rates(wish, first));
+    if let Some(lacking) = wish.platform.config.ports_refusal(*wish.counts.end(), &wish.platform.name) {
+        reasons.push(format!("{lacking}. Arrays of more are left out."));
+    }
     let share = |trial: &Trial| format!("{:.0} % of the speed", 100.0 * trial.speed / speed);
     if let Some(roomy) = fastest(&mut ranking[1..].iter().filter(|trial| trial.usable_bytes > first.usable_bytes)) {
         let more = roomy.usable_bytes as f64 / first.usable_bytes as f64;

@@ -34,6 +34,8 @@ pub struct PlatformConfig {
     pub link_write_bytes_per_s: Option<u64>,
     /// Payload of each port; the last value stands for all further ones.
     pub port_bytes_per_s: Vec<u64>,
+    /// The number of ports, each for one drive; `None`: unknown, or there are expanders.
+    pub ports: Option<usize>,
     /// The most that the controller passes of each kind of work.
     pub ceilings: Ceilings,
     /// Memory in which writes are collected to full stripes.
@@ -74,6 +76,7 @@ impl Default for PlatformConfig {
             link_read_bytes_per_s: None,
             link_write_bytes_per_s: None,
             port_bytes_per_s: Vec::new(),
+            ports: None,
             ceilings: Ceilings::default(),
             write_back_bytes: 0,
             write_back_is_volatile: false,
@@ -159,7 +162,10 @@ impl PlatformConfig {
         let ports = self.port_bytes_per_s.iter().map(|&rate| ("port_bytes_per_s", Some(rate)));
         let rates = rates.into_iter().chain(ports).filter_map(|(name, rate)| Some((name, rate?, RATE)));
         let times = times.into_iter().map(|(name, time)| (name, time, TIME_NS));
-        out_of_bounds(times.chain(rates).chain([("write_back_bytes", self.write_back_bytes, 0..=1 << 40)]))
+        out_of_bounds(times.chain(rates).chain([
+            ("write_back_bytes", self.write_back_bytes, 0..=1 << 40),
+            ("ports", self.ports.map_or(1, |ports| ports as u64), 1..=1 << 16),
+        ]))
     }
 
     /// True if the platform makes arrays of the level.
@@ -208,6 +214,12 @@ impl PlatformConfig {
     /// Why there is no strip of so many KiB, if there is none; `name` is the platform's.
     pub fn strip_refusal(&self, strip_kib: u64, name: &str) -> Option<String> {
         (strip_kib < self.strip_kib_min).then(|| format!("{name} has no strips below {} KiB", self.strip_kib_min))
+    }
+
+    /// The reason why so many drives cannot be attached, if they cannot; `name` is the platform's.
+    pub fn ports_refusal(&self, drives: usize, name: &str) -> Option<String> {
+        let ports = self.ports.filter(|ports| drives > *ports)?;
+        Some(format!("{name} has {ports} ports, too few for {drives} drives: take {ports} drives at most, or another platform"))
     }
 
     /// Payload of a port.

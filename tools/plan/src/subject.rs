@@ -60,12 +60,13 @@ impl SubjectSpec {
 
     /// The reason why there is no such subject, if there is none.
     pub fn refusal(&self) -> Option<String> {
+        let ports = self.platform.config.ports_refusal(self.members, &self.platform.name);
         let Shape::Array(level) = self.shape else {
-            return (self.members == 0).then(|| "an array needs at least one drive".to_owned());
+            return ports.or_else(|| (self.members == 0).then(|| "an array needs at least one drive".to_owned()));
         };
         let platform = &self.platform;
         let lacking = || platform.config.level_refusal(level, self.members, &platform.name).filter(|_| level != Level::Single);
-        if let Some(refusal) = level.model_refusal(self.members).or_else(lacking) {
+        if let Some(refusal) = ports.or_else(|| level.model_refusal(self.members)).or_else(lacking) {
             Some(refusal)
         } else if matches!(level, Level::Single | Level::Raid1) {
             None

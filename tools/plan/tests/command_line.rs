@@ -33,6 +33,33 @@ fn advice_is_a_table_with_reasons_or_json_with_the_same() {
     assert!(lacking.iter().any(|trial| trial["lacks"].as_str() == Some("survives no failure")), "{out}");
 }
 
+/// Of two to eight drives on six ports, seven and eight are left out, and the answer says so.
+#[test]
+fn counts_beyond_the_ports_of_a_platform_are_left_out() {
+    let asked = "advise --drives 6-8xs3500 --platform c226 --block 4K --requests 1000 --strip 64K";
+    let (code, words, error) = plan(&asked.split(' ').collect::<Vec<_>>());
+    assert_eq!((code, &*error), (0, ""), "{words}");
+    assert!(words.contains("has 6 ports, too few for 8 drives") && words.contains("Arrays of more are left out."), "{words}");
+    let asked = "what-if --drives 6xs3500 --platform c226 --level 10 --block 4K --requests 1000";
+    let (code, words, _) = plan(&asked.split(' ').collect::<Vec<_>>());
+    assert!(code == 0 && words.contains("drives more: ") || words.contains("one drive more: "), "{words}");
+    assert!(words.contains("has 6 ports, too few for"), "{words}");
+}
+
+/// Files that are there keep their content until the answer is known, and none is left where a command fails.
+#[test]
+fn asking_whether_a_file_can_be_written_changes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (there, new) = (folder.path().join("there.html"), folder.path().join("new.html"));
+    std::fs::write(&there, "content").expect("it can be written");
+    for path in [&there, &new] {
+        let (code, ..) = plan(&["advise", "--drives", "8xp4510", "--purpose", "games", "--out", path.to_str().expect("text")]);
+        assert_eq!(code, 2);
+    }
+    assert_eq!(std::fs::read_to_string(&there).expect("it is there"), "content");
+    assert!(!new.exists());
+}
+
 #[test]
 fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
     let cases = [
@@ -44,7 +71,20 @@ fn wishes_that_make_no_sense_are_refused_with_a_sentence() {
         ("advise --drives -3xp4510 --purpose vm", "write it like 8xp4510"),
         ("advise --drives 8-2xp4510 --purpose vm", "8-2 drives are not a range: use 2-8"),
         ("advise --drives 8xp4510 --purpose vm --spares 99999999999", "99999999999 spares"),
-        ("advise --drives 8xp4510 --purpose vm --out /nowhere/plan.html", "cannot write /nowhere/plan.html"),
+        (
+            "advise --drives 8xp4510 --purpose vm --out /nowhere/plan.html",
+            "cannot write /nowhere/plan.html: /nowhere is not a folder",
+        ),
+        ("reproduce --page /nowhere/page.md", "cannot write /nowhere/page.md: /nowhere is not a folder"),
+        ("reproduce --csv /", "cannot write /: it is a folder; name a file in it"),
+        ("measure --out /nowhere/here.toml", "cannot write /nowhere/here.toml: /nowhere is not a folder"),
+        ("campaign . --csv /nowhere/jobs.csv", "cannot write /nowhere/jobs.csv: /nowhere is not a folder"),
+        (
+            "advise --drives 8xs3500 --purpose vm --platform c226",
+            "has 6 ports, too few for 8 drives: take 6 drives at most, or another platform",
+        ),
+        ("what-if --drives 7xs3500 --level 5 --purpose vm --platform z87", "has 6 ports, too few for 7 drives"),
+        ("what-if --drives 7xs3500 --spares 1 --level 5 --purpose vm --platform z87", "has 6 ports, too few for 7 drives"),
         (
             "advise --drives 8xp4510 --purpose vm --price 500 --budget 100",
             "a budget of 100 buys no p4510 at 500 each: use a budget of at least 4000",

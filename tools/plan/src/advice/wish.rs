@@ -232,7 +232,8 @@ impl Wish {
     pub fn refusal(&self, candidate: &Candidate) -> Option<String> {
         let Candidate { level, members, spares, strip_kib } = *candidate;
         let platform = &self.platform;
-        if let Some(refusal) = self.level_refusal(level, members) {
+        let lacks_ports = || platform.config.ports_refusal(candidate.drives(), &platform.name);
+        if let Some(refusal) = lacks_ports().or_else(|| self.level_refusal(level, members)) {
             Some(refusal)
         } else if !level.is_redundant() && spares > 0 {
             Some(format!("spares are of no use to {level}"))
@@ -296,8 +297,11 @@ impl Wish {
         }
         strips.sort_unstable();
         strips.dedup();
+        if let Some(sentence) = platform.ports_refusal(*self.counts.start(), &self.platform.name) {
+            return Err(sentence);
+        }
         let mut found = Vec::new();
-        for count in self.counts.clone() {
+        for count in self.counts.clone().filter(|count| platform.ports.is_none_or(|ports| *count <= ports)) {
             let Some(members) = count.checked_sub(self.spares).filter(|members| *members > 0) else { continue };
             let spans = [2, 4].into_iter().filter(|spans| members / spans >= 3);
             let nested = spans.flat_map(|spans| [Level::Raid5 { spans }, Level::Raid6 { spans }]);
