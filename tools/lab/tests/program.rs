@@ -32,6 +32,8 @@ fn experiments_are_listed_and_planned_without_touching_anything() {
         "{plan}"
     );
     place.run(&["lab", "plan", "quick"]).refused(2, &["--target"]);
+    // The errors of a model against itself took the place of what was known of this machine's drives.
+    place.run(&["lab", "run", "quick", "--target", "model:p4510", "--verify-plan", "p4510"]).refused(2, &["is a model itself"]);
     place.run(&["lab", "plan", "none"]).refused(2, &["stria lab list"]);
     std::fs::write(place.path("y.img"), vec![1; 16 << 20]).expect("a file");
     place.run(&["lab", "run", "quick", "--target", "file:y.img"]).refused(4, &["--destroy y.img"]);

@@ -247,6 +247,13 @@ fn run_experiment(command: cli::Run, json: bool) -> Result<u8, Failure> {
     let experiment = request.experiment(experiment).map_err(failure)?;
     if let Some(model) = &command.verify_plan {
         verify::subject(model).map_err(failure)?;
+        // The calibration of this machine's drives would be replaced by one of a model.
+        if let Some(target) = request.targets.iter().find(|target| target.starts_with("model:")) {
+            return Err(Failure::Usage(format!(
+                "--verify-plan compares drives with their models, and target {target} is a model itself: name a drive, a file or an \
+                 array as the target, or leave out --verify-plan"
+            )));
+        }
     }
     let free = || (1..).map(|at| PathBuf::from(format!("lab-{}-{at}", experiment.name))).find(|path| !path.exists());
     let folder = command.out.or_else(free).expect("some number is free");
