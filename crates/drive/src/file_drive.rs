@@ -17,7 +17,7 @@ use crate::registered::Registered;
 use crate::ring::{EndedJobs, Ring};
 use crate::size::SeenSpace;
 use crate::sync_drive::WeakDrive;
-use crate::workers::{Work, Workers};
+use crate::workers::{FirstThread, Work, Workers};
 use crate::{Access, DriveError, DriveInfo, DriveKind, SyncDrive};
 use rustix::io::Errno;
 use std::cell::{Cell, RefCell};
@@ -114,12 +114,21 @@ pub struct DriveWatch {
     jobs: Rc<EndedJobs>,
     watched: Rc<Watched>,
     drive: WeakDrive,
+    first_thread: FirstThread,
 }
 
 impl DriveWatch {
     /// Checks that the drive is still as large as when it was opened. Returns why it is lost, if it is.
     pub fn look_at_size(&self) -> Option<IoError> {
         self.drive.upgrade()?.look_at_size()
+    }
+
+    /// Starts the thread on which the drive's first flush runs, before there is one. It stays as long as the drive is on its ring.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start_thread(&self) -> std::io::Result<()> {
+        self.drive.upgrade().map_or(Ok(()), |drive| self.first_thread.start(drive.info()))
     }
 
     /// The open drive, while it is open.
@@ -207,7 +216,7 @@ impl FileDrive {
     /// A handle that reports how the drive answers.
     pub fn watch(&self) -> DriveWatch {
         let (ring, jobs, watched) = (self.ring.clone(), Rc::clone(&self.ended_jobs), Rc::clone(&self.watched));
-        DriveWatch { ring, jobs, watched, drive: self.drive.downgrade() }
+        DriveWatch { ring, jobs, watched, drive: self.drive.downgrade(), first_thread: self.workers.first_thread() }
     }
 
     /// The kind of drive.

@@ -9,8 +9,9 @@
 //! would wait behind any amount of zeroing that a client asks for.
 //!
 //! Threads are started as needed and end after a while without work, but for the last: a machine that has no thread to give for a
-//! moment must not cost an array a member. A drive's first request waits for such a moment to pass. A thread owns its request
-//! with all memory, and a handle of the drive, until the system call returns. So a call that hangs keeps everything it uses.
+//! moment must not cost an array a member. The start of an array asks for the first ([`FirstThread`]), so that it is refused where
+//! there is none. A drive that joins later has its first request wait for such a moment to pass. A thread owns its request with all
+//! memory, and a handle of the drive, until the system call returns. So a call that hangs keeps everything it uses.
 
 use crate::blocking::carry_out;
 use crate::parts::PartOf;
@@ -51,6 +52,25 @@ pub(crate) struct Workers {
     start: Box<StartThread>,
     /// Requests wait, and not even one thread could be started.
     starved: Option<Starved>,
+}
+
+/// Starts the first thread of a drive ahead of its first request.
+#[derive(Clone)]
+pub(crate) struct FirstThread(Arc<Shared>);
+
+impl FirstThread {
+    /// Does nothing if there is a thread.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn start(&self, info: &DriveInfo) -> io::Result<()> {
+        let mut state = self.0.lock();
+        if state.threads == 0 && !state.closed {
+            start_thread(&self.0, info)?;
+            state.threads += 1;
+        }
+        Ok(())
+    }
 }
 
 type StartThread = dyn Fn(&Arc<Shared>, &DriveInfo) -> io::Result<()>;
@@ -161,6 +181,11 @@ impl Workers {
     fn with(waker: Waker, idle_max: Duration, start: Box<StartThread>) -> Self {
         let shared = Shared { state: Mutex::default(), changed: Condvar::new(), returned: Condvar::new(), waker, idle_max };
         Self { shared: Arc::new(shared), open: BTreeSet::new(), count: 0, start, starved: None }
+    }
+
+    /// The way to start the first thread before there is work.
+    pub(crate) fn first_thread(&self) -> FirstThread {
+        FirstThread(Arc::clone(&self.shared))
     }
 
     /// Submits a request. [`Workers::poll`] returns its end; it is an error if there is no thread for long.
@@ -354,6 +379,25 @@ mod tests {
             assert!(Instant::now() < end, "a thread ends it");
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// A start asks for the first thread of each drive. It stays, so later requests need none from the system.
+    #[test]
+    fn the_first_thread_is_there_before_its_request() {
+        let folder = tempfile::tempdir().unwrap();
+        let (drive, ring) = (drive_in(folder.path()), Ring::new().unwrap());
+        let (mut workers, refused) = workers(&ring, Duration::ZERO);
+        for _ in 0..2 {
+            workers.first_thread().start(drive.info()).unwrap();
+            assert_eq!(workers.shared.lock().threads, 1);
+        }
+        refused.set(true);
+        workers.submit(&drive, flush(1));
+        assert!(ended(&mut workers, 7).remove(0).1.is_ok());
+        let first = workers.first_thread();
+        drop(workers);
+        first.start(drive.info()).unwrap();
+        assert!(first.0.lock().threads <= 1, "a drive that is gone gets no other");
     }
 
     /// A moment without threads (`TasksMax`, `pids.max`) cost a member its slot: the request failed at once, and a failed flush

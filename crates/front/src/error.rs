@@ -2,6 +2,7 @@
 
 use crate::SocketError;
 use std::io;
+use stria_block::NO_THREAD;
 
 /// The reason why a server could not be started or changed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -55,11 +56,19 @@ pub enum FrontError {
         rule: &'static str,
     },
     /// The system refuses something that a server needs.
-    #[error("NBD server cannot {action}: {source}; raise the process's limits or close other programs")]
+    #[error("NBD server cannot {action}: {source}; {}", remedy(.source))]
     System {
         /// What it tried.
         action: &'static str,
         /// The system's message.
         source: io::Error,
     },
+}
+
+/// What helps where the system refuses something.
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::WouldBlock => NO_THREAD,
+        _ => "raise the process's limits or close other programs",
+    }
 }

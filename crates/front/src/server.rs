@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use stria_block::NO_THREAD;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -289,7 +290,7 @@ impl Acceptor {
         // The entry leaves the list when it is dropped: at the connection's end, on a panic, or if the thread cannot start.
         let thread = thread::Builder::new().name(format!("nbd-{}", entry.connection.id)).stack_size(256 << 10);
         if let Err(error) = thread.spawn(move || client::serve(entry, socket)) {
-            turned_away(format_args!("no thread could be started for it: {error}"));
+            turned_away(format_args!("no thread could be started for it: {error}; {NO_THREAD}"));
         }
     }
 }

@@ -8,13 +8,14 @@ use crate::merger::{EventMerger, Hush};
 use crate::newcomer::{FoundDrive, JoinByPath, PreparedDrive};
 use crate::words::{HostSentence, said};
 use crate::{HostError, SyncIo};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use stria_array::{Command, CommandId, Engine, Event, Health, MemberId, MemberSector, MemberState, Refusal};
-use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
+use stria_block::{BlockDevice, Completion, Limits, NO_THREAD, Nanos, Request};
 use stria_drive::{FileDrive, Ring, SyncDrive, monotonic_now};
 use stria_format::md::Candidate;
 use stria_format::md::recorder::Description;
@@ -127,6 +128,29 @@ impl HostedArray {
         let tree = plan.bind(lane, unix_seconds_at_zero(monotonic_now()), &mut binder);
         let array = Self { tree, ring: ring.clone(), lane, reporter: None, look_at: 0, given: Vec::new() };
         (array, binder.told)
+    }
+
+    /// Starts the thread that each drive needs on this lane. Without it the first flush of a member would wait for a thread, and
+    /// its failure would drop the member.
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub(crate) fn start_threads(&self) -> Result<(), HostError> {
+        let refused = Cell::new(None);
+        let _ = self.tree.find(|drive| match drive.watch.start_thread() {
+            Ok(()) => false,
+            Err(error) => {
+                refused.set(Some((drive.info.path.clone(), error)));
+                true
+            }
+        });
+        match refused.take() {
+            None => Ok(()),
+            Some((path, error)) => Err(HostError::Refused(format!(
+                "{}: cannot start a thread for its requests: {error}; {NO_THREAD}",
+                path.display()
+            ))),
+        }
     }
 
     /// True if this is the coordinator's part, or the whole array.

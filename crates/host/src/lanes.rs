@@ -95,6 +95,7 @@ impl ArrayLanes {
         let drives = drives.to_vec();
         let coordinator = coordinator.spawn(move |ring| {
             let (array, plan, warnings) = open_on_coordinator(&drives, ring, options, lanes_wanted)?;
+            array.start_threads()?;
             let _ = found.send((array.group_sectors(), plan, warnings));
             // Such arrays run on one lane, so all writes to a block pass here.
             let serves_sectors = array.has_checksums();
@@ -104,9 +105,11 @@ impl ArrayLanes {
         let mut lanes = vec![coordinator];
         for (lane, index) in to_start.zip(1..plan.lane_count()) {
             let plan = plan.clone();
-            lanes.push(
-                lane.spawn(move |ring| Ok::<_, HostError>(SectorDevice::new(HostedArray::bind(&plan, ring, index).0, false)))?,
-            );
+            lanes.push(lane.spawn(move |ring| {
+                let (array, _) = HostedArray::bind(&plan, ring, index);
+                array.start_threads()?;
+                Ok::<_, HostError>(SectorDevice::new(array, false))
+            })?);
         }
         let remotes: Vec<_> = lanes.iter().map(LaneHandle::remote).collect();
         let remote = match &remotes[..] {

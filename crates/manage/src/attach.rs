@@ -9,7 +9,7 @@ use crate::cli::{Attach, Detach};
 use crate::client::{self, Client};
 use crate::log::log_to_stderr;
 use crate::ublk::notes;
-use crate::udev;
+use crate::{threads, udev};
 use sd_notify::NotifyState;
 use serde_json::json;
 use std::fs::File;
@@ -213,7 +213,7 @@ impl Watcher {
         let index = self.device.index();
         let (tell, over) = tokio::sync::oneshot::channel();
         let keep = move || tell.send(self.keep_connected(is_lost));
-        std::thread::Builder::new().name("connections".into()).spawn(keep).map_err(Failure::failed)?;
+        threads::start("connections", keep)?;
         let signalled = async {
             let caught = |kind| signal(kind).map_err(Failure::failed);
             let (mut interrupt, mut terminate) = (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?);

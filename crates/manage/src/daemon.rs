@@ -26,7 +26,7 @@ use crate::rest::{self, Rest, Tcp};
 use crate::routine::Routine;
 use crate::service::{Service, watchdog};
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
-use crate::{cli, control, event_file, sockets, view};
+use crate::{cli, control, event_file, sockets, threads, view};
 use groups::{LateGroups, NbdGroup};
 use nbd::NbdOverTcp;
 use notify::Supervisor;
@@ -62,7 +62,7 @@ pub fn daemon(command: &cli::Daemon, json: bool) -> Result<(), Failure> {
     let config = Config::read(&path).map_err(|failure| Failure::Usage(failure.to_string()))?;
     config.nbd.options()?.check_keys()?;
     let watching = config.monitor_plan()?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = threads::runtime()?;
     let outcome = runtime.block_on(run(path, config, watching, command, json));
     runtime.shutdown_background();
     outcome
@@ -86,11 +86,11 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     let (state, degraded_after) = (config.daemon.state.clone(), config.daemon.degraded_after.0);
     let (looked, first_look) = oneshot::channel();
     let metrics = watching.metrics;
-    let monitor = Monitor::start(&service, watching);
+    let monitor = Monitor::start(&service, watching)?;
     let (nbd, nbd_over_tcp) = NbdOverTcp::new(late_nbd, &config.nbd);
     nbd_over_tcp.fault().into_iter().for_each(|text| monitor.stand(NBD, text));
     monitor.recall(&state);
-    let routine = Routine::start(&service, &monitor, &ledger, &config);
+    let routine = Routine::start(&service, &monitor, &ledger, &config)?;
     let followed = Arc::clone(&routine);
     let first_look_ends = move || {
         // Nothing receives it if the process is ending.
@@ -107,7 +107,7 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
             tcp.set(config.api.clone());
         }
     };
-    let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), first_look_ends, reloaded);
+    let keeper = Keeper::start(path.clone(), config, Arc::clone(&service), first_look_ends, reloaded)?;
     let (file, reader) = (path.clone(), Arc::downgrade(&keeper));
     service.find_again_by(move |drive| search_for(drive, &file, &reader));
     let expected = Arc::downgrade(&keeper);
@@ -139,10 +139,13 @@ async fn run(path: PathBuf, config: Config, watching: MonitorPlan, command: &cli
     }
 
     let latecomers = Latecomers { groups: late_groups, guard, api: api_on_tcp, nbd: nbd_over_tcp, mended: Vec::new() };
-    latecomers.follow(&monitor, &service)?;
+    let following = latecomers.follow(&monitor, &service);
     tokio::spawn(signal_watchdog(Arc::clone(&supervisor), Arc::clone(&service)));
     let running = Running { service: Arc::clone(&service), keeper, supervisor, socket, json };
-    let outcome = running.until_over(&mut wishes, first_look, &mut sockets).await;
+    let outcome = match following {
+        Ok(()) => running.until_over(&mut wishes, first_look, &mut sockets).await,
+        Err(failure) => Err(failure),
+    };
     if outcome.is_err() {
         // Members must not be left as after a crash because a socket cannot be made.
         let _ = running.stop().await;
@@ -185,10 +188,10 @@ fn new_service(config: &Config, socket: &Path) -> Result<NewService, Failure> {
     let NbdStart { server, late_tcp: late_nbd, sockets } = options.server_anyhow(&socket.with_extension("nbd"))?;
     let (no_group, late) = late.unzip();
     let nbd_group = late.map(|group| NbdGroup { group, sockets, mode: options.group_mode(), number: None });
-    let service = Service::new(server);
-    watchdog::start(&service);
+    let service = Service::new(server)?;
+    watchdog::start(&service)?;
     service.stay();
-    let event_file = event_file::keep(&service, &config.daemon.state);
+    let event_file = event_file::keep(&service, &config.daemon.state)?;
     let (ledger, damage) = Ledger::open(&config.daemon.state);
     let ledger = Arc::new(ledger);
     tell_unnamed(&service, &ledger, config);
@@ -343,7 +346,7 @@ impl Latecomers {
                 std::thread::sleep(FILES_EVERY);
             }
         };
-        std::thread::Builder::new().name("files".into()).spawn(follow).map(drop).map_err(Failure::failed)
+        threads::start("files", follow).map(drop)
     }
 
     /// Opens the API and NBD over TCP as soon as that is possible, and ends the alarms about them.

@@ -4,6 +4,7 @@
 use crate::api::EventView;
 use crate::mounts::{Below, awaited};
 use crate::service::Service;
+use crate::threads;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -44,7 +45,10 @@ pub struct EventFile {
 /// Keeps every event of the service in `folder` from now on, as long as the service lives. A disk that takes none is reported
 /// once; the arrays go on. Until it takes them, or while the file system of the folder is yet to be mounted, events wait in
 /// memory.
-pub fn keep(service: &Arc<Service>, folder: &Path) -> EventFile {
+///
+/// # Errors
+/// The system gives no thread.
+pub fn keep(service: &Arc<Service>, folder: &Path) -> Result<EventFile, Failure> {
     let mut record = Record { folder: folder.to_owned(), is_reported: false, written_to: Vec::new() };
     let (watched, written) = (Arc::downgrade(service), Arc::<AtomicU64>::default());
     let last = Arc::clone(&written);
@@ -80,8 +84,8 @@ pub fn keep(service: &Arc<Service>, folder: &Path) -> EventFile {
             }
         }
     };
-    std::thread::Builder::new().name("record".into()).spawn(work).expect("a process that starts has room for a thread");
-    EventFile { written }
+    threads::start("record", work)?;
+    Ok(EventFile { written })
 }
 
 impl EventFile {
@@ -196,10 +200,10 @@ mod tests {
         let real = tempfile::tempdir_in("/dev/shm").expect("a folder");
         let state = folder.path().join("state");
         let nbd = Listener::Unix(folder.path().join("nbd.sock"));
-        let service = Service::new(Server::start(vec![nbd], Vec::new(), Options::default()).expect("a server"));
+        let service = Service::new(Server::start(vec![nbd], Vec::new(), Options::default()).expect("a server")).expect("threads");
         let event = |text: &str| service.events().push(crate::view::plain_event("tank", "warning", text.into()));
         let told = |folder: &Path| stored(folder).expect("events").into_iter().map(|event| event.text).collect::<Vec<_>>();
-        let file = keep(&service, &state);
+        let file = keep(&service, &state).expect("a thread");
         event("one");
         file.finish(&service);
         assert_eq!(told(&state), ["one"]);

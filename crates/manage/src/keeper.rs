@@ -25,7 +25,7 @@ use crate::error_words::{ErrorSentence, SilentDrives, Words};
 use crate::event_words::ServiceSentence;
 use crate::service::{Held, Service, Unstarted};
 use crate::settings::SettingsRequest;
-use crate::view;
+use crate::{threads, view};
 use drives::Drives;
 use judge::{Judgement, judge};
 use left::Left;
@@ -41,6 +41,7 @@ use stria_block::shell_word;
 use stria_drive::{Access, DriveError, SyncDrive, within_at};
 use stria_format::md::{Verdict, uuid_text};
 use stria_host::{Found, HostError, OpenOptions, StaysOut, find, short_name};
+use stria_terminal::Failure;
 use tokio::sync::broadcast::error::RecvError;
 use watch::Watch;
 
@@ -103,13 +104,16 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Keeper {
     /// Starts the thread. It looks at all drives, and starts what can start; then `ready` is called once, and `reloaded` whenever
     /// another configuration applies.
+    ///
+    /// # Errors
+    /// The system gives no thread.
     pub fn start(
         config_path: PathBuf,
         config: Config,
         service: Arc<Service>,
         ready: impl FnOnce() + Send + 'static,
         reloaded: impl Fn(&Config) + Send + 'static,
-    ) -> Arc<Self> {
+    ) -> Result<Arc<Self>, Failure> {
         let (wishes, asked) = channel();
         let arrays: Vec<Entry> = config.arrays.iter().cloned().map(Entry::new).collect();
         // None is forgotten until the first look has ended.
@@ -140,11 +144,11 @@ impl Keeper {
             wishes: wishes.clone(),
             released: Vec::new(),
         };
-        look_for_needs_after_events(&service, &wishes);
+        look_for_needs_after_events(&service, &wishes)?;
         let waking = wishes.clone();
         // Nobody waits for the answer, and a thread that has ended needs no call.
         service.wake_with(move || drop(waking.send((Wish::LookForNeeds, channel().0))));
-        let thread = std::thread::Builder::new().name("keeper".into()).spawn(move || {
+        let thread = threads::start("keeper", move || {
             work.scan();
             work.consider_all();
             work.give_spares();
@@ -153,8 +157,8 @@ impl Keeper {
             ready();
             work.run(&asked);
         });
-        let thread = Mutex::new(Some(thread.expect("a process that starts can start a thread")));
-        Arc::new(Self { wishes: Mutex::new(wishes), config: shared_config, shown, service, ending, thread })
+        let thread = Mutex::new(Some(thread?));
+        Ok(Arc::new(Self { wishes: Mutex::new(wishes), config: shared_config, shown, service, ending, thread }))
     }
 
     /// The arrays of the configuration, as they were when the thread last looked, except that one may have stopped since.
@@ -244,7 +248,7 @@ impl Keeper {
 }
 
 /// Makes the thread look for arrays in need after each event that may leave one so.
-fn look_for_needs_after_events(service: &Arc<Service>, wishes: &Sender<(Wish, Sender<Answer>)>) {
+fn look_for_needs_after_events(service: &Arc<Service>, wishes: &Sender<(Wish, Sender<Answer>)>) -> Result<(), Failure> {
     let (_, mut live) = service.events().listen(0);
     let wishes = wishes.clone();
     let follow = move || {
@@ -262,7 +266,7 @@ fn look_for_needs_after_events(service: &Arc<Service>, wishes: &Sender<(Wish, Se
             }
         }
     };
-    std::thread::Builder::new().name("needs".into()).spawn(follow).expect("a process that starts can start a thread");
+    threads::start("needs", follow).map(drop)
 }
 
 /// `1 array`

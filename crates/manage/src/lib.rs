@@ -56,6 +56,7 @@ mod signals;
 mod since;
 mod sockets;
 mod status;
+mod threads;
 mod toml_line;
 mod tools;
 mod ublk;

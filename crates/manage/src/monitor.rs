@@ -23,11 +23,11 @@ pub use page::{TEXT, address};
 use crate::alarm_words::AlarmSentence;
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, EventView};
 use crate::error_words::{Detail, ErrorSentence};
-use crate::event_file;
 use crate::event_words::{Channels, Component, ServiceSentence};
 use crate::matter::METRICS;
 use crate::mounts::awaited;
 use crate::service::Service;
+use crate::{event_file, threads};
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -111,7 +111,10 @@ type Drives = Box<dyn Fn() -> Vec<PathBuf> + Send + Sync>;
 
 impl Monitor {
     /// Begins to watch. The threads end with the service.
-    pub fn start(service: &Arc<Service>, plan: MonitorPlan) -> Arc<Self> {
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(service: &Arc<Service>, plan: MonitorPlan) -> Result<Arc<Self>, Failure> {
         let monitor = Arc::new(Self {
             service: Arc::downgrade(service),
             tracker: Mutex::new(Tracker::new(plan.alarms.repeat)),
@@ -126,15 +129,11 @@ impl Monitor {
             recalled: Mutex::default(),
             patience: Mutex::new(NOT_SERVED_FOR),
         });
-        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            let spawned = std::thread::Builder::new().name(name.into()).spawn(work);
-            spawned.expect("a process that starts has room for a thread");
-        };
         let [alarms, health, heartbeat] = [(); 3].map(|()| Arc::clone(&monitor));
-        spawn("alarms", Box::new(move || alarms.watch()));
-        spawn("health", Box::new(move || health.ask_drives()));
-        spawn("heartbeat", Box::new(move || heartbeat.beat()));
-        monitor
+        threads::start("alarms", move || alarms.watch())?;
+        threads::start("health", move || health.ask_drives())?;
+        threads::start("heartbeat", move || heartbeat.beat())?;
+        Ok(monitor)
     }
 
     /// The paths of the API that are answered here.

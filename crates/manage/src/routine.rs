@@ -20,6 +20,7 @@ use crate::event_words::ServiceSentence;
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;
+use crate::threads;
 use crate::view::{all_members, is_held, is_redundant_itself, may_write, plain_event, said_event, tree};
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 use stria_drive::{within, within_at};
 use stria_health::{Seat, SelfTest, read, start_self_test};
 use stria_routine::{Calendar, Job, TimeZone, due, local_text, may_begin};
+use stria_terminal::Failure;
 
 /// The pause between two looks for events, and between two looks at what is due.
 const GLANCE_EVERY: Duration = Duration::from_millis(250);
@@ -159,7 +161,15 @@ pub struct Routine {
 
 impl Routine {
     /// Starts the thread. It ends with the service.
-    pub fn start(service: &Arc<Service>, monitor: &Arc<Monitor>, ledger: &Arc<Ledger>, config: &Config) -> Arc<Self> {
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn start(
+        service: &Arc<Service>,
+        monitor: &Arc<Monitor>,
+        ledger: &Arc<Ledger>,
+        config: &Config,
+    ) -> Result<Arc<Self>, Failure> {
         let (reloads, reloaded) = channel();
         let shown = Arc::<Mutex<Vec<RoutineView>>>::default();
         let mut work = Work {
@@ -178,9 +188,8 @@ impl Routine {
             again_at: BTreeMap::new(),
             shown: Arc::clone(&shown),
         };
-        let thread = std::thread::Builder::new().name("routine".into()).spawn(move || work.run(&reloaded));
-        thread.expect("a process that starts has room for a thread");
-        Arc::new(Self { reloads: Mutex::new(reloads), shown })
+        threads::start("routine", move || work.run(&reloaded))?;
+        Ok(Arc::new(Self { reloads: Mutex::new(reloads), shown }))
     }
 
     /// Follows a new configuration from the next look on.

@@ -17,7 +17,7 @@ use crate::monitor::{Monitor, MonitorPlan};
 use crate::service::{Service, watchdog};
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
 use crate::ublk::BlockSpec;
-use crate::{control, sockets};
+use crate::{control, sockets, threads};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -50,7 +50,7 @@ pub fn serve(drives: &[PathBuf], names: &[String], options: &ServeOptions, json:
     let disks = options.vhost_user.resolve(&names)?;
     // Those that are only read are locked when they are opened.
     drop(check_free(&planned, options.read_only)?);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
+    let runtime = threads::runtime()?;
     let outcome = runtime.block_on(run(planned, names, disks, plan, options, json));
     // Threads that still block in the background had their time.
     runtime.shutdown_background();
@@ -146,9 +146,9 @@ async fn run(
         None => sockets::own_folder()?.join(socket_name(&names[0], &planned[0].uuid)),
     };
     sockets::check(&socket)?;
-    let service = Service::new(options.nbd.server(&socket.with_extension("nbd"))?);
+    let service = Service::new(options.nbd.server(&socket.with_extension("nbd"))?)?;
     service.announce_late();
-    watchdog::start(&service);
+    watchdog::start(&service)?;
     let mut sockets = Sockets { service: Arc::clone(&service), control: None };
 
     // On another thread, as this one must receive signals meanwhile.
@@ -211,7 +211,7 @@ async fn let_in(
     sockets.control = Some(control);
     let over = service.shutdown().subscribe();
     let address = plan.metrics;
-    let monitor = Monitor::start(service, plan);
+    let monitor = Monitor::start(service, plan)?;
     let router = control::router(Arc::clone(service)).merge(monitor.router());
     let server = tokio::spawn(control::listen(listener, router, None, over));
     let metrics = match address {

@@ -21,7 +21,7 @@ use crate::free::check_free;
 use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
 use crate::ublk::BlockSpec;
-use crate::{since, view};
+use crate::{since, threads, view};
 use caches::set_caches;
 use served::{STATUS_WITHIN, Served, lock, set_speed, silent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -38,6 +38,7 @@ use stria_front::{
     Export, FrontError, Inherited, Listener, ServerHandle, SocketAccess, TlsConfig, VhostUserDisk, VhostUserServer,
 };
 use stria_host::{ArrayLanes, HostError, Notice, OpenOptions, PlannedArray};
+use stria_terminal::Failure;
 use tokio::sync::watch;
 
 /// How often a command that waits for the engine looks again.
@@ -95,7 +96,10 @@ pub struct Service {
 
 impl Service {
     /// A service without arrays, on a server without exports.
-    pub fn new(nbd: ServerHandle) -> Arc<Self> {
+    ///
+    /// # Errors
+    /// The system gives no thread.
+    pub fn new(nbd: ServerHandle) -> Result<Arc<Self>, Failure> {
         let events = Arc::new(EventLog::default());
         let (notices, heard) = channel::<Notice>();
         let names = Arc::<Names>::default();
@@ -107,12 +111,9 @@ impl Service {
             }
             listener.push(event);
         };
-        std::thread::Builder::new()
-            .name("notices".into())
-            .spawn(move || heard.iter().for_each(hear))
-            .expect("a process that starts has room for a thread");
+        threads::start("notices", move || heard.iter().for_each(hear))?;
         let shutdown = watch::channel(false).0;
-        Arc::new(Self {
+        Ok(Arc::new(Self {
             arrays: Mutex::default(),
             nbd,
             events,
@@ -130,7 +131,7 @@ impl Service {
             waker: OnceLock::new(),
             updating: Mutex::default(),
             failure: Mutex::default(),
-        })
+        }))
     }
 
     /// Keeps the process from ending with its last array.

@@ -7,9 +7,10 @@
 mod support;
 
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use support::nbd::Client;
 use support::{Place, Serve, may_skip};
 
@@ -589,6 +590,72 @@ fn limits_on_memory_and_open_files_are_told_by_name() {
         let said = String::from_utf8_lossy(&ran.stderr);
         assert!(ran.status.code() == Some(1) && said.contains(named), "{limit}: {said}");
     }
+}
+
+/// A start asks for the threads that serving needs. Without the mend it panicked, or it served members that had no thread for a
+/// flush, and said so after 30 s.
+#[test]
+fn a_start_without_room_for_its_threads_is_refused_with_the_limit() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: the limit counts all processes of a user, and only root may become one without any");
+        return;
+    }
+    let place = Place::new();
+    let images = place.images(2, MEMBER_BYTES);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "1", "--assume-clean"], &drives[..]].concat());
+    // No other process has this user, who may reach the files of root.
+    let user = 1_000_000 + std::process::id();
+    let sockets = tempfile::tempdir().expect("a folder");
+    std::os::unix::fs::chown(sockets.path(), Some(user), Some(user)).expect("root may");
+    let nbd = format!("unix:{}", sockets.path().join("nbd").display());
+    let control = sockets.path().join("control").display().to_string();
+    let state = sockets.path().join("state").display().to_string();
+    std::fs::write(place.path("stria.toml"), format!("[daemon]\nstate = \"{state}\"\n")).expect("a file");
+    let clean = |log: &str| {
+        for image in &images {
+            let examined = place.ok(&["examine", image]);
+            assert!(examined.contains("State : clean"), "{log}{examined}");
+        }
+    };
+    let serve = [&["serve"], &drives[..], &["--nbd", &nbd, "--socket", &control]].concat();
+    let refusals = started_with_few_threads(&place, user, &serve, &clean);
+    let is_late = |log: &String| log.contains("has stopped");
+    assert!(refusals.iter().any(is_late), "no number of threads fails between the start of the array and its sockets");
+    started_with_few_threads(&place, user, &["daemon", "--socket", &control], &clean);
+}
+
+/// Starts a service under ever higher limits until it runs, and checks how each start ends. Returns the words of the refusals.
+fn started_with_few_threads(place: &Place, user: u32, arguments: &[&str], check: &dyn Fn(&str)) -> Vec<String> {
+    let service = place.command(arguments);
+    let (user, caps) = (user.to_string(), "+dac_override,+dac_read_search");
+    let other = ["--reuid", &user, "--regid", &user, "--clear-groups", "--inh-caps", caps, "--ambient-caps", caps];
+    let (mut refusals, mut served) = (Vec::new(), 0);
+    for threads in 1..40 {
+        let limited = format!("ulimit -u {threads}; exec \"$0\" \"$@\"");
+        let mut command = place.command_line("setpriv", &other);
+        command.args(["bash", "-c", &limited]).arg(service.get_program()).args(service.get_args());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("setpriv is part of util-linux");
+        let mut lines = BufReader::new(child.stdout.as_mut().expect("a pipe")).lines().map_while(Result::ok);
+        let is_ready = lines.any(|line| line.starts_with("control "));
+        if is_ready {
+            assert!(run("kill", &[&child.id().to_string()]), "it serves");
+        }
+        let begun = Instant::now();
+        let output = child.wait_with_output().expect("it ends");
+        let log = format!("{arguments:?}, {threads} threads: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(begun.elapsed() < Duration::from_secs(20), "{log}");
+        assert_eq!(output.status.code(), Some(if is_ready { 0 } else { 1 }), "{log}");
+        assert!(is_ready || log.contains("`ulimit -u`"), "{log}");
+        assert!(!log.contains("panicked") && !log.contains("outstanding"), "{log}");
+        check(&log);
+        served += u32::from(is_ready);
+        if served == 3 {
+            return refusals;
+        }
+        refusals.extend((!is_ready).then_some(log));
+    }
+    panic!("40 threads are not enough to serve");
 }
 
 fn overwrite_is_refused(serve: &Serve) -> bool {

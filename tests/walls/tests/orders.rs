@@ -18,7 +18,7 @@ fn of_the_program() {
         "crates/manage",
         "
         settings plan_words order_sentence result_words warning_values error_words refusal_words alarm_words warning_words event_words
-        api clock log event_log mounts udev toml_line atomic_file
+        api clock log threads event_log mounts udev toml_line atomic_file
         sockets lane_spec directory free ledger ublk
         view since tools
         client drive_name progress order_words matter plain_status status nbd vhost_user

@@ -23,6 +23,7 @@ use crate::event_words::ServiceSentence;
 use crate::matter::API;
 use crate::order_sentence::OrderSentence;
 use crate::order_words::order_words;
+use crate::threads;
 use crate::view::{self, cut};
 use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -41,10 +42,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use stria_block::with_limit;
 use stria_front::{SocketAccess, SocketFile};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Runtime};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -149,7 +151,8 @@ pub fn let_in(socket: &Path, group: u32) -> std::io::Result<()> {
 
 /// Starts the server. What cannot be listened on is an event: arrays are served whether or not the API is.
 pub fn start(rest: Arc<Rest>, api: config::Api, options: &ApiOptions, socket: &Path) -> Option<ApiServer> {
-    let warn = |text: String| rest.machine.service.events().push(view::plain_event("", "warning", format!("the API: {text}")));
+    let service = Arc::clone(&rest.machine.service);
+    let warn = |text: String| service.events().push(view::plain_event("", "warning", format!("the API: {text}")));
     let access =
         SocketAccess { mode: if options.group.is_some() || options.admin_group.is_some() { 0o660 } else { 0o600 }, group: None };
     let access = SocketAccess { group: options.group.or(options.admin_group), ..access };
@@ -169,27 +172,40 @@ pub fn start(rest: Arc<Rest>, api: config::Api, options: &ApiOptions, socket: &P
     if let Err(fault) = tcp.open() {
         rest.machine.monitor.stand(API, fault);
     }
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(BLOCKING_MAX).thread_name("api").build();
-    let runtime = runtime.map_err(|error| warn(error.to_string())).ok()?;
-    let threads =
-        |name: &str| tokio::runtime::Builder::new_current_thread().max_blocking_threads(CALLERS_MAX).thread_name(name).build();
-    let callers = threads("api-callers").map_err(|error| warn(error.to_string())).ok()?;
-    let directory = threads("api-directory").map_err(|error| warn(error.to_string())).ok()?;
     let mut hosts = options.hosts.clone();
     hosts.extend(["localhost", "127.0.0.1", "[::1]", "stria"].map(str::to_owned));
     hosts.push(rustix::system::uname().nodename().to_string_lossy().into_owned());
+    let unheard = Arc::clone(&service);
+    // The runtimes are made on the thread that drops them: tokio panics if that is a thread of another runtime.
     let work = move || {
         // A system that refuses it only loses the courtesy.
         let _ = rustix::process::nice(NICE);
+        let (runtime, callers, directory) = match runtimes() {
+            Ok(runtimes) => runtimes,
+            Err(error) => {
+                let text = with_limit(&format!("the API is not served: {error}"));
+                return unheard.events().push(view::plain_event("", "warning", text));
+            }
+        };
         runtime.block_on(serve(rest, hosts, unix.as_ref(), opened, [callers.handle().clone(), directory.handle().clone()]));
         runtime.shutdown_timeout(Duration::from_millis(100));
         callers.shutdown_timeout(Duration::from_millis(100));
         directory.shutdown_timeout(Duration::from_millis(100));
         drop(unix);
     };
-    let thread = std::thread::Builder::new().name("api".into()).spawn(work).ok()?;
+    let thread = threads::start("api", work).map_err(|failure| warn(failure.to_string())).ok()?;
     Some(ApiServer { thread, tcp })
+}
+
+/// That of the server, that of its callers, and that of a directory.
+fn runtimes() -> std::io::Result<(Runtime, Runtime, Runtime)> {
+    let named = |name: &str, threads: usize| {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.max_blocking_threads(threads).thread_name(name);
+        builder
+    };
+    let runtime = named("api", BLOCKING_MAX).enable_all().build()?;
+    Ok((runtime, named("api-callers", CALLERS_MAX).build()?, named("api-directory", CALLERS_MAX).build()?))
 }
 
 async fn serve(

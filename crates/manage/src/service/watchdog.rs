@@ -5,11 +5,12 @@ use super::caches::{drives_in_use, keep};
 use super::served::{STATUS_WITHIN, Served, lock};
 use crate::api::ArrayView;
 use crate::event_words::{Asked, InKernel, ServiceSentence};
-use crate::view;
+use crate::{threads, view};
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
+use stria_terminal::Failure;
 
 /// How often the watchdog checks that lanes make progress.
 const WATCH_EVERY: Duration = Duration::from_secs(1);
@@ -19,12 +20,12 @@ const STILL_FOR: Duration = Duration::from_secs(5);
 const CACHES_EVERY: Duration = Duration::from_secs(60);
 
 /// Begins to look, on a thread of its own.
-pub fn start(service: &Arc<Service>) {
+///
+/// # Errors
+/// The system gives no thread.
+pub fn start(service: &Arc<Service>) -> Result<(), Failure> {
     let watched = Arc::downgrade(service);
-    std::thread::Builder::new()
-        .name("watchdog".into())
-        .spawn(move || watch(&watched))
-        .expect("a process that starts has room for a thread");
+    threads::start("watchdog", move || watch(&watched)).map(drop)
 }
 
 /// Checks that lanes make progress, until the service is gone. A lane that stands still is reported here, as it cannot report
