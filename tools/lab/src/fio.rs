@@ -26,6 +26,12 @@ const PATIENCE_SECONDS: f64 = 180.0;
 const SHORT_SHARE: f64 = 0.5;
 /// fio leaves out the incomplete request at the end of a thread's share.
 const FILLED_SHARE: f64 = 0.99;
+/// fio's words for a thread that it did not get. It then waits for ever for the others to start.
+const LACKS_A_THREAD: [&str; 2] = ["pthread_create: ", "failed to create helper thread"];
+/// fio's messages are read up to here while it runs.
+const WORDS_BYTES_MAX: u64 = 1 << 20;
+/// The time in which fio has read one block of a target that answers.
+const PROBE_SECONDS: u64 = 20;
 /// fio's JSON of 1024 threads with histograms takes a few MiB.
 const RESULT_BYTES_MAX: u64 = 256 << 20;
 
@@ -480,8 +486,18 @@ impl Fio {
             Place::Path(path) => command.arg(format!("--ioengine={}", self.engine)).arg(format!("--filename={}", escape(path))),
             Place::Nbd(uri) => command.arg("--ioengine=nbd").arg(format!("--uri={uri}")),
         };
-        let output = command.current_dir(std::env::temp_dir()).stdin(Stdio::null()).output();
-        output.is_ok_and(|output| output.status.success())
+        command.current_dir(std::env::temp_dir()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let Ok(mut child) = command.spawn() else { return false };
+        let until = Instant::now() + Duration::from_secs(PROBE_SECONDS);
+        while Instant::now() < until {
+            match child.try_wait() {
+                Ok(None) => std::thread::sleep(EVERY),
+                Ok(Some(status)) => return status.success(),
+                Err(_) => return false,
+            }
+        }
+        end(&mut child);
+        false
     }
 
     /// Runs a job on this machine, or on all hosts at once; `tick` is called some times a second meanwhile. It leaves the job in
@@ -509,7 +525,7 @@ impl Fio {
         }
         let mut run = || {
             let child = self.start(job, folder, name, beside.hosts)?;
-            let status = wait(child, job, beside, tick)?;
+            let status = wait(child, job, beside, &|| lacks_a_thread(folder, name), tick)?;
             let (value, words) = result(folder, name, status)?;
             Ok((status, parse(&value).map_err(FioError::Failed)?, words))
         };
@@ -580,8 +596,23 @@ fn result_name(name: &str) -> String {
     format!("raw/{name}.json")
 }
 
-/// Waits for fio. If the run is stopped, or fio is late, fio is killed.
-fn wait(mut child: Child, job: &Job, beside: &Beside, tick: &mut dyn FnMut(Duration)) -> Result<ExitStatus, FioError> {
+/// The messages of a running fio, if one of them says that it has no thread for a job. Those of a host are among the results.
+fn lacks_a_thread(folder: &Path, name: &str) -> Option<String> {
+    let read = |name: String| inside::read(folder, &name, WORDS_BYTES_MAX).unwrap_or_default();
+    let said = [words_name(name), result_name(name)].map(read).concat();
+    let said = String::from_utf8_lossy(&said);
+    let lacks = |line: &&str| LACKS_A_THREAD.iter().any(|words| line.contains(words));
+    said.lines().find(lacks).map(|line| in_one_line(line.trim()))
+}
+
+/// Waits for fio. If the run is stopped, fio is late, or it never begins, fio is killed.
+fn wait(
+    mut child: Child,
+    job: &Job,
+    beside: &Beside,
+    never_begins: &dyn Fn() -> Option<String>,
+    tick: &mut dyn FnMut(Duration),
+) -> Result<ExitStatus, FioError> {
     (beside.running)(Some(child.id()));
     let begun = Instant::now();
     let status = loop {
@@ -591,7 +622,8 @@ fn wait(mut child: Child, job: &Job, beside: &Beside, tick: &mut dyn FnMut(Durat
             Err(error) => return Err(failed("cannot wait for fio", &error)),
         }
         let late = begun.elapsed().as_secs_f64() > job.seconds() * 1.5 + PATIENCE_SECONDS;
-        if late || beside.stop.load(Ordering::Relaxed) {
+        let cause = never_begins();
+        if late || cause.is_some() || beside.stop.load(Ordering::Relaxed) {
             let seconds = show_seconds(begun.elapsed().as_secs_f64());
             if !end(&mut child) {
                 // The number of the process stays stored: resume waits for its end.
@@ -603,9 +635,12 @@ fn wait(mut child: Child, job: &Job, beside: &Beside, tick: &mut dyn FnMut(Durat
                 return Err(FioError::Hangs(words));
             }
             (beside.running)(None);
-            return Err(match late {
-                true => FioError::Failed(format!("fio did not end within {seconds}: a request hangs; see the kernel's log")),
-                false => FioError::Interrupted,
+            return Err(match (cause, late) {
+                (Some(words), _) => FioError::Failed(format!("fio cannot start all threads of its job: {}", with_remedy(&words))),
+                (None, true) => {
+                    FioError::Failed(format!("fio did not end within {seconds}: a request hangs; see the kernel's log"))
+                }
+                (None, false) => FioError::Interrupted,
             });
         }
         tick(begun.elapsed());
@@ -637,7 +672,7 @@ fn result(folder: &Path, name: &str, status: ExitStatus) -> Result<(Value, Strin
     let text = text_of(&result_name(name)).map_err(|error| failed("cannot read fio's results", &error))?;
     let beside_json = text.lines().filter(|line| line.starts_with("fio:")).collect::<Vec<_>>().join("; ");
     let words = [words.trim(), beside_json.trim()].join(" ");
-    let words: String = words.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(400).collect();
+    let words = in_one_line(words.trim());
     let words = if words.is_empty() { "without a message".into() } else { with_remedy(&words) };
     let json = text.find('{').zip(text.rfind('}')).map(|(start, end)| &text[start..=end]);
     let value: Option<Value> = json.and_then(|json| serde_json::from_str(json).ok());
@@ -651,11 +686,16 @@ fn result(folder: &Path, name: &str, status: ExitStatus) -> Result<(Value, Strin
     Ok((value, words))
 }
 
+/// The beginning of a text, without line breaks.
+fn in_one_line(text: &str) -> String {
+    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).take(400).collect()
+}
+
 /// fio's messages, and the limit of this user that they are about.
 fn with_remedy(words: &str) -> String {
     match words.contains("io_queue_init") && words.contains("Cannot allocate memory") {
         true => format!("{words}; raise the limit that `ulimit -l` shows to 64 MiB or more (memlock in limits.conf)"),
-        false if words.contains("pthread_create") => format!("{words}; {NO_THREAD}"),
+        false if LACKS_A_THREAD.iter().any(|lack| words.contains(lack)) => format!("{words}; {NO_THREAD}"),
         false => with_limit(words),
     }
 }

@@ -39,6 +39,30 @@ fn experiments_are_listed_and_planned_without_touching_anything() {
     place.run(&["lab", "run", "quick", "--target", "file:y.img"]).refused(4, &["--destroy y.img"]);
 }
 
+/// A fio that gets no thread for a job waits for ever for the others; the laboratory waited three minutes for each load.
+#[test]
+fn a_fio_that_cannot_start_its_threads_is_ended_at_once() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new();
+    let fio = place.path("fio");
+    let script = "#!/bin/sh\ncase \"$*\" in\n--version) echo fio-3.33;;\n--enghelp) echo io_uring;;\n*probe*) exit 0;;\n\
+        *) echo 'pthread_create: Resource temporarily unavailable' >&2; exec sleep 600;;\nesac\n";
+    std::fs::write(&fio, script).expect("a file");
+    std::fs::set_permissions(&fio, std::fs::Permissions::from_mode(0o755)).expect("ours");
+    std::fs::write(place.path("x.img"), vec![1; 32 << 20]).expect("a file");
+    let load = "test = \"sweep\"\nload = [{ pattern = \"random\", block = \"4K\", threads = 16 }]\n";
+    std::fs::write(place.path("e.toml"), [HEAD, load].concat()).expect("a file");
+    let path = format!("{}:{}", place.path(".").display(), std::env::var("PATH").expect("a path"));
+    let begun = Instant::now();
+    let run = ["lab", "run", "e.toml", "--target", "file:x.img", "--read-only", "--out", "run"];
+    let output = place.command(&run).env("PATH", path).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let all = said.clone() + &std::fs::read_to_string(place.path("run/notes.jsonl")).unwrap_or_default();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(all.contains("cannot start all threads") && all.contains("`ulimit -u`"), "{all}");
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
 #[test]
 fn results_that_fio_wrote_by_itself_are_imported_drawn_and_tabled() {
     let place = Place::new();
