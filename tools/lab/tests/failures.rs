@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stria_lab::compare::{Outcome, compare};
 use stria_lab::experiment::Experiment;
-use stria_lab::result::{Manifest, Note, NoteKind, Run, RunStatus};
+use stria_lab::result::{DriveState, Manifest, Note, NoteKind, Run, RunStatus};
 use stria_lab::run::{Consent, Moment, Progress, Request, RunError, resume, run};
 use stria_lab::target::{Amount, Part, TargetError};
 
@@ -342,6 +342,9 @@ fn the_three_states_have_three_words() {
     measure(&all, Request { destroy: vec![], ..on(&target) }, &out).expect("done");
     let run = Run::open(&out).expect("a run");
     assert_eq!(measured_points(&run), 3, "no two are repeats of one thing");
+    // The one fill of `filled` was recorded as one of `used`.
+    let fills: Vec<_> = run.records.iter().filter(|record| record.preparation).map(|record| record.point.drive_state).collect();
+    assert_eq!(fills, [DriveState::Filled, DriveState::Used, DriveState::Used]);
     let page = stria_lab::report::page(&run).expect("a page");
     assert!(
         ["QD\u{a0}1, fresh", "QD\u{a0}1, filled", "QD\u{a0}1, used"]

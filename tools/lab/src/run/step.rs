@@ -26,11 +26,12 @@ impl Runner<'_> {
                     Some(before) if !before.contains(&words) => format!("{before}; then {words}"),
                     _ => words,
                 });
+                let is_first = *pattern == Pattern::Sequential && *fills <= 1.0;
                 let load = Load {
                     queue_depth: 32,
                     preparation: true,
                     variant: "fill".into(),
-                    drive_state: DriveState::Used,
+                    drive_state: if is_first { DriveState::Filled } else { DriveState::Used },
                     ..Load::new(*pattern, *block_bytes, 0, 0.0)
                 };
                 let work = Work::Fill { fills: *fills, block_bytes: *block_bytes, pattern: *pattern, zeros: false };
