@@ -205,11 +205,14 @@ pub fn read(path: &Path, format: Format) -> Result<Trace, TraceError> {
 const DEVICES_MAX: usize = 1 << 20;
 /// A name of a host and a disk.
 const NAME_BYTES_MAX: usize = 255;
+/// 32 MiB: all names of a trace together. Some copies of them are in memory at once.
+const NAMES_BYTES_MAX: usize = 32 << 20;
 
 /// Names of devices in the order in which they come up.
 #[derive(Default)]
 struct Devices {
     names: Vec<String>,
+    names_bytes: usize,
     indices: HashMap<String, u32>,
 }
 
@@ -219,9 +222,15 @@ impl Devices {
         if let Some(index) = self.indices.get(name) {
             return Ok(*index);
         }
-        if self.names.len() == DEVICES_MAX || name.len() > NAME_BYTES_MAX {
-            return Err(format!("a trace may have at most {DEVICES_MAX} devices, with names of at most {NAME_BYTES_MAX} bytes"));
+        let names_bytes = self.names_bytes + name.len();
+        if self.names.len() == DEVICES_MAX || name.len() > NAME_BYTES_MAX || names_bytes > NAMES_BYTES_MAX {
+            return Err(format!(
+                "a trace may have at most {DEVICES_MAX} devices, with names of at most {NAME_BYTES_MAX} bytes, {} MiB together: keep \
+                 the requests of fewer devices, or give them shorter names",
+                NAMES_BYTES_MAX >> 20
+            ));
         }
+        self.names_bytes = names_bytes;
         let index = self.names.len() as u32;
         self.names.push(name.to_owned());
         self.indices.insert(name.to_owned(), index);

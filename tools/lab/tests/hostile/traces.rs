@@ -67,6 +67,18 @@ fn many_volumes_cost_no_more_each_than_few() {
     assert!(refused(&file(folder.path(), "long", long.as_bytes()), Format::Alibaba).contains("255 bytes"));
 }
 
+/// A million long names took 961 MB.
+#[test]
+fn names_of_volumes_are_bounded_together() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut text = String::new();
+    for volume in 0..200_000 {
+        let _ = writeln!(text, "{volume:0200},R,4096,4096,{volume}");
+    }
+    let words = refused(&file(folder.path(), "names", text.as_bytes()), Format::Alibaba);
+    assert!(words.contains("32 MiB together") && words.contains("fewer devices"), "{words}");
+}
+
 /// By a linear search for the next of 900 files these events took a quarter of a minute.
 #[test]
 fn a_trace_of_many_processors_costs_no_more_than_one_of_few() {
