@@ -14,12 +14,13 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use stria_block::shown;
 
 /// The reason why nothing was imported.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// A file of fio's.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {problem}", shown(&path.to_string_lossy()))]
     File {
         /// The file.
         path: PathBuf,

@@ -26,6 +26,7 @@ mod target;
 use std::io;
 use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
+use stria_block::shown;
 
 pub use environment::Environment;
 pub(crate) use folder::{BLOCK_BYTES_MAX, DEPTH_MAX, MEMBERS_MAX};
@@ -45,7 +46,7 @@ pub const FORMAT: u32 = 1;
 #[derive(Debug, thiserror::Error)]
 pub enum ResultError {
     /// A file of it.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", shown(&path.to_string_lossy()))]
     Io {
         /// Which.
         path: PathBuf,
@@ -53,7 +54,7 @@ pub enum ResultError {
         source: io::Error,
     },
     /// A file exists but is invalid.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {problem}", shown(&path.to_string_lossy()))]
     Content {
         /// Which file.
         path: PathBuf,

@@ -82,6 +82,13 @@ fn results_that_fio_wrote_by_itself_are_imported_drawn_and_tabled() {
     let said = place.ok(&["lab", "export", "run"]);
     assert!(said.lines().count() == 2 && said.lines().all(|file| place.path(file).exists()), "{said}");
     place.run(&["lab", "import", "none.json", "--target", "x"]).refused(1, &["none.json"]);
+    place.run(&["lab", "export", "theirs.json"]).refused(1, &["is not a run's folder", "`stria lab run`"]);
+    // The name of a stranger's file forged a line of the answer.
+    std::fs::create_dir(place.path("strange")).expect("a folder");
+    std::fs::write(place.path("strange/a\nstria: b.json"), "{\"fio version\":\"fio-3.33\",\"jobs\":[]}").expect("a file");
+    let ran = place.run(&["lab", "import", "strange/a\nstria: b.json", "--target", "x"]);
+    ran.refused(1, &["strange/a\\nstria: b.json"]);
+    assert_eq!(ran.stderr.trim().lines().count(), 1, "{ran:?}");
     place.run(&["lab", "report", "run", "--format", "png"]).refused(2, &["--charts"]);
 }
 

@@ -4,6 +4,7 @@ use super::{Arrays, CopySpec, Experiment, LoadSpec, SectionSpec, options, parse_
 use crate::result::SectionKind;
 use crate::trace::synthetic::{APPLICATIONS, Application};
 use std::collections::BTreeMap;
+use stria_block::shown;
 
 /// The most loads of all sections together.
 const LOADS_MAX: usize = 10_000;
@@ -50,7 +51,7 @@ pub(super) fn keys_apply(experiment: &Experiment, table: &toml::Table) -> Result
         if let Some((key, tests)) = KEYS.iter().find(|(key, tests)| given(key) && !tests.contains(&section.test)) {
             let word = |test: &SectionKind| serde_json::to_string(test).unwrap_or_default().replace('"', "");
             let tests: Vec<String> = tests.iter().map(word).collect();
-            let (name, test) = (&section.name, word(&section.test));
+            let (name, test) = (shown(&section.name), word(&section.test));
             return Err(format!(
                 "section \"{name}\": {key} does nothing in the test {test}: remove it; it is for {}",
                 tests.join(", ")
@@ -63,6 +64,7 @@ pub(super) fn keys_apply(experiment: &Experiment, table: &toml::Table) -> Result
 fn within(key: &str, value: f64, from: f64, to: f64) -> Result<(), String> {
     match (from..=to).contains(&value) {
         true => Ok(()),
+        false if value.abs() >= 1e18 => Err(format!("invalid {key} = {value:e}: allowed is {from} to {to}")),
         false => Err(format!("invalid {key} = {value}: allowed is {from} to {to}")),
     }
 }
@@ -70,7 +72,7 @@ fn within(key: &str, value: f64, from: f64, to: f64) -> Result<(), String> {
 impl Experiment {
     pub(super) fn check(&self) -> Result<(), String> {
         if self.name.is_empty() || !self.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c)) {
-            return Err(format!("invalid name = \"{}\": allowed are letters, digits, - _ .", self.name));
+            return Err(format!("invalid name = \"{}\": allowed are letters, digits, - _ .", shown(&self.name)));
         }
         printable("title", &self.title)?;
         printable("question", &self.question)?;
@@ -141,12 +143,12 @@ impl Arrays {
 impl SectionSpec {
     /// The replay comes after `before` it.
     fn check(&self, before: &[SectionSpec]) -> Result<(), String> {
-        let key = |key: &str| format!("section \"{}\": {key}", self.name);
+        let key = |key: &str| format!("section \"{}\": {key}", shown(&self.name));
         if self.name.is_empty() || self.name.contains('/') || before.iter().any(|other| other.name == self.name) {
             return Err(format!(
                 "section {}: name = \"{}\" must be unique, not empty and without /",
                 before.len() + 1,
-                self.name
+                shown(&self.name)
             ));
         }
         printable(&key("name"), &self.name)?;
@@ -189,7 +191,7 @@ impl SectionSpec {
             return Err(key(&format!("the test {rule}")));
         }
         for (at, load) in self.load.iter().enumerate() {
-            load.check(&format!("section \"{}\": load {}", self.name, at + 1))?;
+            load.check(&format!("section \"{}\": load {}", shown(&self.name), at + 1))?;
         }
         Ok(())
     }

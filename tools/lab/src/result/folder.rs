@@ -41,7 +41,9 @@ impl Run {
     pub fn open(folder: &Path) -> Result<Self, ResultError> {
         let path = folder.join("manifest.json");
         let manifest: Manifest = inside::read_json(folder, "manifest.json").map_err(|error| match error {
-            ResultError::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            ResultError::Io { source, .. }
+                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
                 let problem = match folder.exists() {
                     true => "is not a run's folder, as it has no manifest.json; name a folder that `stria lab run`, `replay` or `import` wrote",
                     false => "there is no such folder; name one that `stria lab run`, `replay` or `import` wrote",

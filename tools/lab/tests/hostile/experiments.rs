@@ -100,3 +100,17 @@ fn a_key_that_would_be_ignored_is_refused_with_where_it_belongs() {
         assert!(words.contains("does nothing in the test") && words.contains(home), "{words}");
     }
 }
+
+/// The name of a section broke the line of the message, and 1e308 had 309 digits.
+#[test]
+fn a_refusal_is_one_line_of_a_bounded_length() {
+    for section in [
+        "name = \"s\\nstria: all is well\\u001b[31m\"\ntest = \"sweep\"\n",
+        "name = \"s\\n/\"\ntest = \"sweep\"\n",
+        "name = \"s\\n\"\ntest = \"iops\"\npasses = 2\n",
+        "name = \"s\"\ntest = \"states\"\nidle = 1e308\n",
+    ] {
+        let words = refused(&format!("[[section]]\n{section}load = [{{ pattern = \"random\" }}]\n"));
+        assert!(words.lines().count() == 1 && words.len() < 200 && !words.contains('\u{1b}'), "{words}");
+    }
+}
