@@ -239,7 +239,11 @@ fn speed(speed: &cli::Speed, json: bool) -> Result<(), Failure> {
 }
 
 fn locate(command: &cli::Locate, json: bool) -> Result<(), Failure> {
-    let shown = Seat::locate(&drive_name::path(&command.drive, "locate", None)?, !command.off).map_err(Failure::failed)?;
+    let path = drive_name::path(&command.drive, "locate", None)?;
+    if let Ok(false) = path.try_exists() {
+        return Err(Failure::failed(format!("{} does not exist: check the name", path.display())));
+    }
+    let shown = Seat::locate(&path, !command.off).map_err(Failure::failed)?;
     let state = if command.off { "off" } else { "on" };
     say(json, || format!("{shown} is {state}"), || json!({"drive": command.drive, "light": state}));
     Ok(())

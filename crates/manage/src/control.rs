@@ -48,7 +48,9 @@ pub fn router(service: Arc<Service>) -> Router {
         .route("/v1/events", get(events))
         .route("/v1/stop", post(stop_all))
         .fallback(|| async {
-            ApiError::new(ApiErrorKind::NotFound, "there is nothing at this path; see /v1/arrays").into_response()
+            let text = "the process at this control socket takes no such order: `start`, `routine` and others are for `stria daemon`, \
+                        not for `stria serve`; a newer command may need a newer server";
+            ApiError::new(ApiErrorKind::NotFound, text).into_response()
         })
         .with_state(service)
 }

@@ -16,6 +16,18 @@ fn array(place: &Place) -> Vec<String> {
     images
 }
 
+/// Before, a light was refused without a remedy, and an order that only the daemon takes with a path of the control socket.
+#[test]
+fn a_drive_that_is_not_there_and_an_order_to_the_wrong_process_are_told_with_a_remedy() {
+    let place = Place::new();
+    place.run(&["locate", "none"]).refused(1, &["none does not exist: check the name"]);
+    let images = array(&place);
+    let serve = place.serve(&[&images[0], &images[1], &images[2]]);
+    place.run(&["start", "tank"]).refused(1, &["`stria daemon`", "not for `stria serve`"]);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+}
+
 #[test]
 fn drives_named_twice_are_refused() {
     let place = Place::new();
