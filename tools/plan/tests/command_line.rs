@@ -49,8 +49,9 @@ fn counts_beyond_the_ports_of_a_platform_are_left_out() {
 /// Files that are there keep their content until the answer is known, and none is left where a command fails.
 #[test]
 fn asking_whether_a_file_can_be_written_changes_nothing() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let (there, new) = (folder.path().join("there.html"), folder.path().join("new.html"));
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("files");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (there, new) = (folder.join("there.html"), folder.join("new.html"));
     std::fs::write(&there, "content").expect("it can be written");
     for path in [&there, &new] {
         let (code, ..) = plan(&["advise", "--drives", "8xp4510", "--purpose", "games", "--out", path.to_str().expect("text")]);
@@ -58,6 +59,7 @@ fn asking_whether_a_file_can_be_written_changes_nothing() {
     }
     assert_eq!(std::fs::read_to_string(&there).expect("it is there"), "content");
     assert!(!new.exists());
+    std::fs::remove_dir_all(&folder).expect("it is ours");
 }
 
 #[test]
