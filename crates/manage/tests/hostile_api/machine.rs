@@ -115,8 +115,10 @@ impl Machine {
             let is_document = status == Some(200) && String::from_utf8_lossy(&request.bytes).contains("/openapi.json");
             assert!(status != Some(500) && (is_document || !answer.contains("internal error")), "a fault: {}", words());
             let is_beyond = offered.is_some_and(|offered| offered.needs_admin);
-            assert!(!is_beyond || status == Some(403), "an operator carries out the plan of an admin: {}", words());
-            self.refused_jobs.fetch_add(u64::from(is_beyond), Ordering::Relaxed);
+            // Or it has given too many orders within a minute, which is asked first.
+            let is_refused = matches!(status, Some(403 | 429));
+            assert!(!is_beyond || is_refused, "an operator carries out the plan of an admin: {}", words());
+            self.refused_jobs.fetch_add(u64::from(is_beyond && status == Some(403)), Ordering::Relaxed);
             statuses.extend(status);
             plan = PlanOffer::of(&answer).or(plan);
         }
