@@ -93,6 +93,8 @@ pub struct Model {
     has_behind: bool,
     /// The contents of writes that are not the usual ones, by sector.
     pub contents: Contents,
+    /// The sectors, and those with more than one version, before reads whose results need not stay.
+    before_reads: Option<(Vec<Sector>, Vec<u32>)>,
 }
 
 /// The first word of what write `write` puts into a sector.
@@ -154,6 +156,7 @@ impl Model {
             reads: Vec::new(),
             found: Vec::new(),
             has_behind: false,
+            before_reads: None,
             contents: Contents::new(),
         }
     }
@@ -369,6 +372,23 @@ impl Model {
             sector.listed = several;
             sector.listed
         });
+    }
+
+    /// What clients read from now on need not stay if a member fails before [`Model::keep_what_was_read`]. They write nothing.
+    pub fn begin_passing_reads(&mut self) {
+        self.before_reads = Some((self.sectors.clone(), self.loose.clone()));
+    }
+
+    /// What clients have read stays.
+    pub fn keep_what_was_read(&mut self) {
+        self.before_reads = None;
+    }
+
+    /// A member has failed.
+    pub fn forget_passing_reads(&mut self) {
+        if let Some(before) = self.before_reads.take() {
+            (self.sectors, self.loose) = before;
+        }
     }
 
     /// A member is lost, now or with the crash: sectors that may be torn may have any content.

@@ -388,6 +388,7 @@ impl<'a> World<'a> {
             match &event {
                 Event::MemberFailed { reason, .. } => {
                     self.meet("member failed");
+                    self.model.forget_passing_reads();
                     self.model.lose_member();
                     if drive.is_some_and(|drive| self.drives[drive].borrow().hangs()) {
                         self.meet("dropped while it hangs");
@@ -740,9 +741,9 @@ impl<'a> World<'a> {
     }
 
     /// Reads all of an array that is served read-only, and then lets it be written to. What was read stays once a resync has
-    /// ended: a read-only array cannot make copies and parity consistent before it reads (R36), so no member is lost until then.
-    /// Where they are consistent, one is lost while the array is read-only, and superblocks name it once they may be written
-    /// (R88).
+    /// ended: a read-only array cannot make copies and parity consistent before it reads (R36), so no member is lost by a step
+    /// until then, and if one fails by itself, what was read may change. Where they are consistent, one is lost while the array
+    /// is read-only, and superblocks name it once they may be written (R88).
     fn serve_read_only(&mut self) -> Outcome {
         // One whose next write fails would be lost with the first superblock.
         let fails_soon = self.drives.iter().any(|drive| drive.borrow().is_failing());
@@ -756,8 +757,12 @@ impl<'a> World<'a> {
             self.model.lose_member();
         }
         let phase = std::mem::replace(&mut self.notes.phase, "read-only");
+        let is_consistent = self.statuses().iter().all(|status| status.synced == Synced::All && status.clean);
+        if !is_consistent {
+            self.model.begin_passing_reads();
+        }
         self.read_all()?;
-        if is_whole && self.statuses().iter().all(|status| status.synced == Synced::All && status.clean) {
+        if is_whole && is_consistent {
             // The time serves as a draw: another would shift those of all steps that follow.
             let which = self.power.now();
             self.meet("member lost while read-only");
@@ -767,7 +772,9 @@ impl<'a> World<'a> {
         self.notes.phase = phase;
         self.node().activate();
         self.redundancy.watched = true;
-        self.settle()
+        let settled = self.settle();
+        self.model.keep_what_was_read();
+        settled
     }
 
     fn mount(&mut self, when: &str) -> Outcome {
