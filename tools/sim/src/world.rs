@@ -691,7 +691,7 @@ impl<'a> World<'a> {
         let power = Rc::clone(&self.power);
         let at_rest = |status: &ArrayStatus| is_optimal(status) && status.synced == Synced::All && status.sweep.is_none();
         let is_calm = self.statuses().iter().all(at_rest) && !(0..self.drives.len()).any(|drive| self.is_harmed(drive));
-        let answers_by = self.hang_in_use().map(|drive| self.drives[drive].borrow().ends_by()).max();
+        let answers_by = self.hangs_until();
         let mut ended = Vec::new();
         let stopped = self.node.as_mut().expect("an array runs").stop_with(&power, &mut ended);
         // Requests in flight wait for a drive that hangs.

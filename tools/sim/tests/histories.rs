@@ -442,6 +442,8 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     (577, Some("5"), Extras { harsh: true, ..Extras::NONE }),
     // The checker: a member failed by itself before a resync, and what had been read while the array was read-only changed (R36).
     (720248, Some("10"), Extras { more_faults: true, harsh: true, ..Extras::NONE }),
+    // The checker: a spare stalled, and took a slot during a stop, which waited for it.
+    (710217, Some("5"), Extras { harsh: true, ..Extras::NONE }),
     // The checker knew a refusal by words that had changed.
     (700026, Some("50"), Extras { harsh: true, ..FULL }),
 ];

@@ -130,6 +130,11 @@ impl World<'_> {
         in_use.map(|drive| self.drives[drive].borrow().ends_by()).max().unwrap_or(0)
     }
 
+    /// That time, if a drive in use hangs: a spare that stalls counts before it has a request, as it may take a slot.
+    pub(super) fn hangs_until(&self) -> Option<Nanos> {
+        Some(self.answers_by()).filter(|&until| until > self.power.now() + SILENCE_MIN)
+    }
+
     /// Time passes until `now`. Requests may wait meanwhile for a drive that hangs.
     pub(super) fn note_hangs(&mut self, now: Nanos) {
         if self.hang_in_use().next().is_some() || self.node.as_ref().is_some_and(|node| node.is_asleep(self.power.now())) {
