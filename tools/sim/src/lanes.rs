@@ -276,7 +276,7 @@ impl Node {
             && member.superblock.header.set_uuid == leaf.uuid()
             && stale
         {
-            member.superblock.header.events = u64::MAX >> 1;
+            member.superblock.header.events = leaf.coordinator().recorder().events_for(&member.superblock);
         }
         let replaces = replaces.map(|member| (leaf.index, member));
         (new, JoinRequest { array: Some(leaf.name().to_owned()), force: true, return_only: false, replaces })

@@ -209,11 +209,15 @@ impl MdRecorder {
         let left_this_run = self.keepers.values().any(|keeper| keeper.has_issued(superblock));
         let slot = returnable(&self.common, self.bitmap.as_ref(), superblock, left_this_run).map_err(AdoptError)?;
         // R78: a substitute elsewhere may have the number of a member here. One update more may be torn (R58).
-        let known = if self.member_of(superblock).is_some() { self.common.header.events } else { self.events_before };
-        if superblock.header.events > known + 1 {
+        if superblock.header.events > self.events_for(superblock) + 1 {
             return Err(AdoptError("it has taken superblock updates since it left, so it was run elsewhere".into()));
         }
         Ok(slot)
+    }
+
+    /// The most updates that a member with this superblock can have taken here: it was in this run, or left before.
+    pub fn events_for(&self, superblock: &Superblock) -> u64 {
+        if self.member_of(superblock).is_some() { self.common.header.events } else { self.events_before }
     }
 
     /// A device number for a new member: one that no member of this run had, while there are any.
