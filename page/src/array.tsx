@@ -1,5 +1,5 @@
 // The list of arrays, and one array: what it does now beside what its members do, its members, its tasks, and its actions.
-import { useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import { drives_of, family, known_of, label, needs_reader } from "./cases.ts";
 import { ArraySettings } from "./change.tsx";
 import { Foreign } from "./foreign.tsx";
@@ -506,7 +506,12 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const [error, set_error] = useState<Fault | null>(null);
   // What was ordered, told beside the button that ordered it.
   const [said, set_said] = useState<{ bounds: boolean; job: Job } | null>(null);
-  useDone("speed", array, () => (set_least(null), set_most(null)));
+  // A slider that was moved again since the order keeps its place.
+  const ordered = useRef({ least, most });
+  useDone("speed", array, () => {
+    set_least((now) => (now === ordered.current.least ? null : now));
+    set_most((now) => (now === ordered.current.most ? null : now));
+  });
   const act = async (action: Parameters<typeof server.act>[0]) => {
     set_error(null);
     set_said(null);
@@ -519,8 +524,10 @@ function Tasks({ entry, view }: { entry: ArrayEntry; view: ArrayView }) {
   const scrubs = entry.tasks.some((task) => task.kind === "scrub" || task.kind === "repair");
   const set = { least: view.speed?.min_bytes_per_s ?? LEAST, most: view.speed?.max_bytes_per_s ?? Infinity };
   const words = (bytes: number) => (bytes >= speed_of(STEPS) ? t("no_bound") : rate(bytes));
-  const apply = () =>
-    act({ action: "speed", array, min_bytes_per_s: least === null ? null : speed_of(least), max_bytes_per_s: most === null ? null : most >= STEPS ? NO_BOUND : speed_of(most), latency: null });
+  const apply = () => {
+    ordered.current = { least, most };
+    return act({ action: "speed", array, min_bytes_per_s: least === null ? null : speed_of(least), max_bytes_per_s: most === null ? null : most >= STEPS ? NO_BOUND : speed_of(most), latency: null });
+  };
   return (
     <section class="card">
       <h2>{t("tasks")}</h2>
