@@ -77,14 +77,24 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     let is_lost = computed.is_none();
     let mut computed = computed.unwrap_or_default();
     let is_resync_of_unreadable = work.kind == SweepKind::Resync && !unreadable.is_empty();
-    let compares = is_resync_of_unreadable || (computed.is_empty() && work.kind != SweepKind::Rebuild);
+    // R37: what is filled comes from the first parities, and reads after the loss of a further member use the others.
+    let is_rebuild_of_inconsistent = work.kind == SweepKind::Rebuild
+        && !core.consistency.covers(&sync_of_rows(&rows))
+        && computed.len() < core.geometry.level().parity_count()
+        && work.targets.iter().all(|target| computed.contains_key(&target.slot));
+    let compares =
+        is_resync_of_unreadable || is_rebuild_of_inconsistent || (computed.is_empty() && work.kind != SweepKind::Rebuild);
     let (mut found, repairs) = if compares && !is_lost {
         // A strip that a resync could not read was recovered from the first parities, and the other parities must follow. They
         // follow the recovered bytes and not a second read: rewriting may not have healed the member, which an array that cannot
         // spare it keeps (R7).
         let wanted: SmallVec<[usize; 4]> = computed.keys().copied().collect();
         known.append(&mut computed);
-        let checked = check(core, work.kind, &rows, &known);
+        let kind = if is_rebuild_of_inconsistent { SweepKind::Resync } else { work.kind };
+        let mut checked = check(core, kind, &rows, &known);
+        if is_rebuild_of_inconsistent {
+            checked.0 = Found::default();
+        }
         computed.extend(wanted.into_iter().filter_map(|slot| Some((slot, known.remove(&slot)?))));
         checked
     } else {

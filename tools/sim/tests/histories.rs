@@ -442,6 +442,9 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     (577, Some("5"), Extras { harsh: true, ..Extras::NONE }),
     // The checker: a member failed by itself before a resync, and what had been read while the array was read-only changed (R36).
     (720248, Some("10"), Extras { more_faults: true, harsh: true, ..Extras::NONE }),
+    // A rebuild filled a strip from P where a crash had left P and Q inconsistent. Another member was lost, a client read what P and
+    // Q gave, and that changed when the filled member was in sync (R37).
+    (15500374547, None, Extras::NONE),
     // The checker: a spare stalled, and took a slot during a stop, which waited for it.
     (710217, Some("5"), Extras { harsh: true, ..Extras::NONE }),
     // The checker knew a refusal by words that had changed.
