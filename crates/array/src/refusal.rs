@@ -1,5 +1,6 @@
 //! Why a command was refused. Nothing was changed by it, but where a variant says so.
 
+use crate::status::percent;
 use crate::{Level, MemberId, SweepKind, SweepStatus};
 use stria_block::show_size;
 
@@ -113,6 +114,6 @@ pub enum Refusal {
 impl Refusal {
     /// The refusal of a scrub beside a sweep that runs.
     pub fn scrub_beside(sweep: &SweepStatus) -> Self {
-        Self::ScrubWhile { running: sweep.kind, percent: sweep.done_sectors * 100 / sweep.total_sectors.max(1) }
+        Self::ScrubWhile { running: sweep.kind, percent: percent(sweep.done_sectors, sweep.total_sectors) }
     }
 }

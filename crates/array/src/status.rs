@@ -94,6 +94,11 @@ impl fmt::Display for SweepKind {
     }
 }
 
+/// How far a sweep is.
+pub(crate) fn percent(done_sectors: u64, total_sectors: u64) -> u64 {
+    done_sectors * 100 / total_sectors.max(1)
+}
+
 /// Why a sweep was stopped before its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopCause {

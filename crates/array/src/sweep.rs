@@ -12,7 +12,7 @@ use crate::of_level::of_level;
 use crate::personality::Personality;
 use crate::refusal::Refusal;
 use crate::space::Arriving;
-use crate::status::{Event, Findings, StopCause, SweepKind, SweepStatus};
+use crate::status::{Event, Findings, StopCause, SweepKind, SweepStatus, percent};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work, check_health};
 use crate::{Family, Flaw, Level, MemberSector, MemberState, Synced, mirror_sweep};
@@ -479,11 +479,6 @@ async fn rebuild_again(core: Rc<Core>, sweeper: Rc<Sweeper>) {
     core.sleep_until(core.now() + AGAIN_AFTER).await;
     sweeper.gave_up.borrow_mut().clear();
     core.sweep_changed.wake_all(&core.ready);
-}
-
-/// How far a sweep is.
-fn percent(done_sectors: u64, total_sectors: u64) -> u64 {
-    done_sectors * 100 / total_sectors.max(1)
 }
 
 /// A sweep was stopped before its end. A scrub that was not cancelled goes on later.

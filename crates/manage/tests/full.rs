@@ -604,7 +604,7 @@ fn a_start_without_room_for_its_threads_is_refused_with_the_limit() {
     let images = place.images(2, MEMBER_BYTES);
     let drives: Vec<&str> = images.iter().map(String::as_str).collect();
     place.ok(&[&["create", "tank", "--level", "1", "--assume-clean"], &drives[..]].concat());
-    // No other process has this user, who may reach the files of root.
+    // The limit counts the processes of a user. This user has no other process, and keeps root's right to open any file.
     let user = 1_000_000 + std::process::id();
     let sockets = tempfile::tempdir().expect("a folder");
     std::os::unix::fs::chown(sockets.path(), Some(user), Some(user)).expect("root may");

@@ -76,8 +76,8 @@ pub(crate) async fn write_for_sweep(core: &Core, writes: Batch) -> Result<(), Io
     outcome
 }
 
-/// Drops the members whose flushes failed, whatever the reason: what they had taken may be gone (R8). If one must stay, the next
-/// flush of a client fails too, whoever asked for this one: the drive may report its loss to one flush alone.
+/// Drops the members whose flushes failed, whatever the reason: what they had taken may be gone (R8). A member that must stay is
+/// not dropped: the next flush of a client fails instead. A drive may report its loss once, to a flush that no client sent.
 pub(crate) fn drop_failed_flushes<'a>(
     core: &Core,
     results: impl Iterator<Item = (MemberId, &'a Result<(), IoError>)>,
