@@ -7,7 +7,7 @@ import { Refused, Sign, Told, When, useLoaded } from "./parts.tsx";
 import { Said, worded } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Event, EventPage } from "./types.ts";
-import { language, t } from "./words.ts";
+import { language, t, unmarked } from "./words.ts";
 
 const SERIOUS = new Set(["member_failed", "member_gone", "no_room", "member_silent", "wrong_bytes", "bad_blocks", "unreadable", "lane_silent", "mismatch", "alarm", "sweep_stopped"]);
 
@@ -17,7 +17,7 @@ const MOST = 1000;
 const SEARCH_AFTER_MS = 400;
 
 /** Whether an event has this text, in the server's English or as the page words it. */
-const has = (event: Event, text: string) => event.text.includes(text) || (worded(event.said, event.cause)?.toLowerCase().includes(text.toLowerCase()) ?? false);
+const has = (event: Event, text: string) => event.text.includes(text) || (unmarked(worded(event.said, event.cause) ?? "").toLowerCase().includes(text.toLowerCase()));
 
 /** The events that are wanted. The server searches all of them in its English; the latest are searched here as well, in the reader's language. */
 async function found(wanted: { array: string; text: string; limit: number }, is_unattended: boolean): Promise<EventPage> {

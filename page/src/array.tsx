@@ -6,9 +6,9 @@ import { Foreign } from "./foreign.tsx";
 import { bytes, count, decimal, duration, level_name, listed, micros, now, percent, rate, time } from "./format.ts";
 import { type Sample, array_of, arrays, drives, here, history, member_key, peak } from "./live.ts";
 import { Held, found, is_held } from "./first.tsx";
-import { type Fault, Act, AsOf, Bays, Pill, Progress, Refused, Sign, Spark, Told, is_drive, is_silent, role_of, role_sign, role_word, sweep_word, trouble_of, useLoaded, useDone } from "./parts.tsx";
+import { type Fault, Act, AsOf, Bays, Pill, Progress, Rates, Refused, Sign, Spark, Told, is_drive, is_silent, role_of, role_sign, role_word, survival, sweep_word, trouble_of, useLoaded, useDone } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
-import { Said, worded } from "./said.tsx";
+import { Said, by_words } from "./said.tsx";
 import * as server from "./server.ts";
 import type { ArrayEntry, ArrayView, Job, MemberLimit, MemberRate, MemberView, SweepPrice } from "./types.ts";
 import { type Key, t } from "./words.ts";
@@ -57,9 +57,7 @@ export function Arrays() {
                 <Bays array={entry.view} name={entry.name} />
                 {known_of(entry.view) === "present" && (
                   <>
-                    <p class="rates">
-                      {t("reads")} <strong>{rate(entry.rates?.total.read_bytes_per_s ?? 0)}</strong> {t("writes")} <strong>{rate(entry.rates?.total.written_bytes_per_s ?? 0)}</strong>
-                    </p>
+                    <Rates read={entry.rates?.total.read_bytes_per_s ?? 0} written={entry.rates?.total.written_bytes_per_s ?? 0} />
                     {entry.tasks.map((task) => (
                       <Progress key={task.kind + task.array} task={task} />
                     ))}
@@ -98,7 +96,7 @@ export function ArrayPage({ name }: { name: string }) {
           </h1>
           {view && known_of(view) !== "nothing" && (
             <p class="soft">
-              {level_name(view.level)} · {bytes(view.size_bytes)} · {view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none")}
+              {level_name(view.level)} · {bytes(view.size_bytes)} · {survival(view)}
             </p>
           )}
         </div>
@@ -117,14 +115,11 @@ export function ArrayPage({ name }: { name: string }) {
 }
 
 /** Why an array is not served. */
-function WhyNot({ entry }: { entry: ArrayEntry }) {
-  const words = worded(entry.said);
-  return (
-    <p lang={words === null ? "en" : undefined}>
-      <Told text={words ?? entry.text} />
-    </p>
-  );
-}
+const WhyNot = ({ entry }: { entry: ArrayEntry }) => (
+  <p>
+    <Said text={entry.text} said={entry.said} />
+  </p>
+);
 
 function NotServed({ entry }: { entry: ArrayEntry }) {
   const array = entry.name;
@@ -422,6 +417,7 @@ function MemberTable({ array, part, entry, name }: { array: string; part: ArrayV
             const report = page?.health;
             const slow = entry.slow.find((one) => one.path === member.path);
             const role = role_of(member);
+            const trouble = trouble_of(member);
             const works = role !== "failed" && role !== "lost";
             return (
               <tr key={member.path}>
@@ -432,7 +428,7 @@ function MemberTable({ array, part, entry, name }: { array: string; part: ArrayV
                 </th>
                 <td data-label={t("state")}>
                   <span class={`state ${role.replace(" ", "-")}`}>
-                    <Sign name={trouble_of(member) ? "critical" : role_sign(role)} /> {role_word(role)}
+                    <Sign name={trouble ? "critical" : role_sign(role)} /> {trouble ? t(trouble) : role_word(role)}
                   </span>
                   {member.failure && <small><Said text={member.failure} said={member.failure_said} /></small>}
                   {is_silent(member) && works && (
@@ -676,7 +672,7 @@ function Clients({ view }: { view: ArrayView }) {
               {view.clients.map((client) => (
                 <tr key={client.id}>
                   <th scope="row" class="path">
-                    {client.peer}
+                    {by_words(client.peer)}
                   </th>
                   <td class="number" data-label={t("reads")}>{bytes(client.read_bytes)}</td>
                   <td class="number" data-label={t("writes")}>{bytes(client.written_bytes)}</td>
@@ -693,11 +689,16 @@ function Clients({ view }: { view: ArrayView }) {
 }
 
 function Details({ view }: { view: ArrayView }) {
+  // Those of a 50 or 60 are its spans'.
+  const parts = view.spans.length > 0 ? view.spans : [view];
+  const bitmaps = parts.flatMap(({ bitmap }) => bitmap ?? []);
+  const logs = parts.flatMap(({ log }) => log ?? []);
+  const sum = (counts: number[]) => counts.reduce((sum, count) => sum + count, 0);
   const facts: [Key, string | null][] = [
     ["layout", view.layout],
     ["strip", view.strip_bytes ? bytes(view.strip_bytes) : null],
-    ["bitmap", view.bitmap ? t("bitmap_of", { dirty: view.bitmap.dirty_count, all: view.bitmap.bit_count, chunk: bytes(view.bitmap.chunk_bytes) }) : t("none")],
-    ["write_log", view.log ? t("log_of", { n: view.log.early_count ?? 0 }) : t("none")],
+    ["bitmap", bitmaps[0] ? t("bitmap_of", { dirty: sum(bitmaps.map((one) => one.dirty_count)), all: sum(bitmaps.map((one) => one.bit_count)), chunk: bytes(bitmaps[0].chunk_bytes) }) : t("no")],
+    ["write_log", logs.length > 0 ? t("log_of", { n: sum(logs.map((one) => one.early_count ?? 0)) }) : t("no")],
     ["trims", t(view.trim_zeroes ? "yes" : "no")],
     ["lanes", String(view.lanes.length)],
     ["uuid", view.uuid],

@@ -33,6 +33,8 @@ export type Case = {
   avoid: Say[];
   /** The way out that the page can plan; an empty path in it stands for a drive that the reader chooses. */
   remedy: Action | null;
+  /** The reader looks at the drives before that. */
+  is_last: boolean;
   /** The reason in the server's words, and by its code and values if it has them. */
   reason: string | null;
   said: Spoken | null;
@@ -65,22 +67,28 @@ export const least_bytes = (view: ArrayView): number => {
 /** Drives of one model differ a little in size, and an array uses less than all of it: the server's plan decides. */
 export const is_large_enough = (drive: Drive, least: number) => (drive.size_bytes ?? 0) >= least * 0.98;
 
-/** An empty, unused drive of the members' kind that can take a place in this array, the first of the list. */
-export function free_drive(view: ArrayView, drives: Drive[]): Drive | null {
+/** An empty, unused drive of the members' kind that can take a place in this array: `named` before, else the first of the list. */
+export function free_drive(view: ArrayView, drives: Drive[], named?: string): Drive | null {
   const members = drives_of(view);
   const paths = new Set(members.map((member) => member.path));
   // A new drive may sit where a failed member was.
   const working = new Set(members.filter((member) => member.role !== "failed").map((member) => member.path));
   const kinds = new Set(drives.filter((drive) => paths.has(drive.path)).map((drive) => drive.kind));
   const least = least_bytes(view);
-  return drives.find((drive) => drive.free && !drive.error && !drive.pool && !working.has(drive.path) && kinds.has(drive.kind) && is_large_enough(drive, least)) ?? null;
+  const fits = drives.filter((drive) => drive.free && !drive.error && !drive.pool && !working.has(drive.path) && kinds.has(drive.kind) && is_large_enough(drive, least));
+  return fits.find(({ path }) => path === named) ?? fits[0] ?? null;
 }
+
+/** The free drives that cases have named. A better one must not come into the button while the reader's hand is on its way. */
+const NAMED = new Map<string, string>();
 
 /** The free drive that the way out of a case takes, if the machine has one. What a worse case takes is not offered twice. */
 export function free_of(one: Case, drives: Drive[] | null): Drive | null {
   if (!one.todo_with_free || !one.view || !drives || !one.remedy || !needs_drive(one.remedy)) return null;
   const taken = new Set(one.worse.map((worse) => free_of(worse, drives)?.path));
-  return free_drive(one.view, drives.filter((drive) => !taken.has(drive.path)));
+  const free = free_drive(one.view, drives.filter((drive) => !taken.has(drive.path)), NAMED.get(one.id));
+  if (free) NAMED.set(one.id, free.path);
+  return free;
 }
 
 /** True if the reader still has to name a drive for this. */
@@ -97,12 +105,12 @@ export function steps_of(one: Case, drives: Drive[] | null): Say[] {
   // A drive that is out already is neither to be fetched nor to be left in.
   const is_out = drives !== null && lost.length > 0 && lost.every(({ path }) => !drives.some((drive) => drive.path === path && !drive.free));
   const steps = free && one.todo_with_free ? one.todo_with_free : one.todo;
-  const is_needless = (key: Key) => (LOOKS.has(key) && is_out) || (key === "do_leave_failed" && (is_out || one.drives.length === 0));
+  const is_needless = (key: Key) => (LOOKS.has(key) && is_out) || (key.startsWith("do_leave_failed") && (is_out || one.drives.length === 0));
   const needed = steps.filter((say) => !("key" in say && is_needless(say.key)));
   return needed.map((say) => ("key" in say && free ? { ...say, values: { ...say.values, free: label(free) } } : say));
 }
 
-const LOOKS = new Set<Key>(["do_look_serial", "do_look_name", "do_look_other"]);
+const LOOKS = new Set<Key>(["do_look_serial", "do_look_name", "do_look_other", "do_look_file", "do_look_other_file"]);
 
 /** As shops and the page call a size. */
 export const to_buy = (least: number) => (least < 1e10 ? bytes(least) : `${bytes(least)} (${Math.round(least / 1e9)} GB)`);
@@ -157,9 +165,14 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
   const mark = marked.length === 0 ? "other" : marked.every((one) => one.serial) ? "serial" : "name";
   const words = words_of(matter, view, entry, { home, mark });
   const left = view?.losses_survived ?? 0;
+  const { undecided } = view ?? {};
   const lost = Math.max(1, (view?.missing_slots.length ?? 0) + (view?.members.filter((member) => member.role === "rebuilding").length ?? 0));
-  const values = { array: matter.array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, names: listed(marked.map(label)), marked: Math.max(1, marked.length), below: below(matter.drives), size: to_buy(view ? least_bytes(view) : 0), left, lost, n: view?.mismatch_sectors ?? 0 };
-  const say = (key: Key): Say => ({ key, values });
+  // Readers know a span by its array.
+  const array = entry && entry.name !== matter.array ? `${entry.name} (${matter.array})` : matter.array;
+  const values = { array, drive: label({ path: matter.drives[0] ?? "" }), drives: matter.drives.length, names: listed(marked.map(label)), marked: Math.max(1, marked.length), below: below(matter.drives), size: to_buy(view ? least_bytes(view) : 0), left, lost, n: undecided?.sectors ?? 0, first: undecided?.first_sector ?? 0, last: undecided?.last_sector ?? 0, first_drive: label({ path: undecided?.drives[0] ?? "" }), spares: view ? spares_of(view).length : 0 };
+  const meant = matter.drives.length + last.length > 0 ? [...matter.drives, ...last.map(({ path }) => path)] : members.map(({ path }) => path);
+  const on_files = meant.length > 0 && meant.every(is_file);
+  const say = (key: Key): Say => ({ key: (on_files && OF_FILES[key]) || key, values });
   const [remedy = null] = matter.remedies;
   // What is to be done needs an array that takes writes.
   const first: Key | null = !words || !view ? null : remedy?.action === "set" ? "do_make_writable" : matter.kind === "degraded" && view.read_only && !remedy ? "do_writable_first" : null;
@@ -179,14 +192,41 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
     todo_with_free: first ? null : (words?.todo_with_free?.map(say) ?? null),
     avoid: words ? words.avoid.map(say) : [{ text: matter.avoid }],
     remedy,
+    is_last: words?.is_last ?? false,
     reason: words && matter.reason ? named(matter.reason, members) : null,
     said: matter.said ?? null,
     worse: [],
   };
 }
 
+export const is_file = (path: string) => !path.startsWith("/dev/");
+
+/** Sentences about drives that are pulled and plugged, and the same for image files. */
+const OF_FILES: Partial<Record<Key, Key>> = {
+  case_replaced: "case_replaced_file",
+  case_members_silent_means: "case_members_silent_means_file",
+  do_look_serial: "do_look_file",
+  do_look_name: "do_look_file",
+  do_look_other: "do_look_other_file",
+  do_new_drive: "do_new_file",
+  do_leave_failed: "do_leave_failed_file",
+  do_leave_working: "do_leave_working_file",
+  do_take_out: "do_take_out_file",
+  do_bring_back: "do_bring_back_file",
+  do_common_cause: "do_common_cause_file",
+  do_member_silent: "do_member_silent_file",
+  do_member_silent_no_spare: "do_member_silent_no_spare_file",
+  do_member_silent_wait: "do_member_silent_wait_file",
+  do_slow: "do_slow_file",
+  not_pull_other: "not_pull_other_file",
+  not_pull_another: "not_pull_another_file",
+  not_pull_working: "not_pull_working_file",
+  not_pull_any: "not_pull_any_file",
+  not_reuse: "not_reuse_file",
+};
+
 /** Where these drives lie: image files by their folders. */
-const below = (paths: string[]): string => listed([...new Set(paths.map((path) => (path.startsWith("/dev/") ? path : path.slice(0, Math.max(1, path.lastIndexOf("/"))))))]);
+const below = (paths: string[]): string => listed([...new Set(paths.map((path) => (!is_file(path) ? path : path.slice(0, Math.max(1, path.lastIndexOf("/"))))))]);
 
 /** The server's words with the short names of members, whose paths stand above. A command between backticks stays as it is typed. */
 export const named = (text: string, members: MemberView[]) => {
@@ -195,7 +235,7 @@ export const named = (text: string, members: MemberView[]) => {
   return text.split("`").map((part, index) => (index % 2 === 1 ? part : short(part))).join("`");
 };
 
-type Words = { what: Key; means: Key; todo: Key[]; todo_with_free?: Key[] | undefined; avoid: Key[] };
+type Words = { what: Key; means: Key; todo: Key[]; todo_with_free?: Key[] | undefined; avoid: Key[]; is_last?: boolean };
 /** `x` where the catalogue has `case_x` and `case_x_means`. */
 type Stem = { [K in Key]: K extends `case_${infer S}_means` ? (`case_${S}` extends Key ? S : never) : never }[Key];
 type Steps = { todo: Key[]; avoid: Key[] };
@@ -205,7 +245,11 @@ type Wording = ({ stem: Stem } & Steps) | ((view: ArrayView | null, entry: Array
 type Context = { home: Home; mark: "serial" | "name" | "other" };
 
 const is_bare = (view: ArrayView | null) => view?.losses_survived === 0;
-const left = (view: ArrayView | null): Key => (is_bare(view) ? "means_none_left" : "means_some_left");
+const left = (view: ArrayView | null): Key => {
+  if (!view || has_target(view)) return is_bare(view) ? "means_none_left" : "means_some_left";
+  const spares = spares_of(view).length;
+  return is_bare(view) ? (spares > 0 ? "means_none_left" : "means_none_left_no_spare") : spares > 0 ? "means_some_left_spares" : "means_some_left_no_spare";
+};
 const has_target = (view: ArrayView | null) => view?.members.some((member) => member.role === "rebuilding") ?? false;
 /** Each slot has a drive, and one of them is not filled. */
 const has_all_drives = (view: ArrayView | null) => has_target(view) && view?.missing_slots.length === 0;
@@ -260,7 +304,14 @@ const STATES: Record<MatterKind, Wording> = {
   }),
   read_only: { stem: "read_only", todo: ["do_stop_and_start"], avoid: ["not_force_failed"] },
   superblock_refused: { stem: "superblock_refused", todo: ["do_let_write", "do_copy_off"], avoid: ["not_stop_outdated"] },
-  mismatch: { stem: "mismatch", todo: ["do_mismatch"], avoid: ["not_repair_blind"] },
+  mismatch: (view, _entry, matter) => {
+    const { undecided } = view ?? {};
+    // The scrub has named the wrong member.
+    if (!undecided && matter.drives.length > 0) return regular("mismatch", { todo: ["do_mismatch"], avoid: ["not_pull_working"] });
+    const is_copies = !!undecided && undecided.drives.length > 0;
+    const steps = { todo: ["do_mismatch_look", "do_mismatch_compare", is_copies ? "do_mismatch_copies_last" : "do_mismatch_last"], avoid: ["not_repair_blind"] } satisfies Steps;
+    return { ...regular(!undecided ? "mismatch" : is_copies ? "mismatch_copies" : "mismatch_parity", steps), is_last: true };
+  },
   // The server offers to fail a member only if the array can do without it.
   member_silent: (view, _, matter) =>
     regular("member_silent", {
@@ -275,6 +326,8 @@ const STATES: Record<MatterKind, Wording> = {
     }),
   members_silent: { stem: "members_silent", todo: ["do_common_cause"], avoid: ["not_fail_silent", "not_kill"] },
   no_space: (_view, _entry, matter) => ({ ...regular("no_room", { todo: ["do_room"], avoid: ["not_delete_image"] }), ...(matter.drives.length > 1 && { what: "case_no_room_several" as const }) }),
+  file_deleted: (_view, _entry, matter) =>
+    regular("file_deleted", matter.remedies.length > 0 ? { todo: ["do_copy_deleted"], avoid: ["not_stop_deleted"], todo_with_free: ["do_copy_free"] } : { todo: ["do_copy_data"], avoid: ["not_stop_deleted"] }),
   // A failed spare had no slot that another drive could have taken.
   replaced: (view, _, matter) => {
     const member = view && drives_of(view).find(({ path }) => path === matter.drives[0]);
@@ -299,6 +352,7 @@ function while_well(stem: Stem, steps: Steps & { todo_with_free?: Key[] }): Word
 const ALARMS: Partial<Record<Extract<Matter["kind"], string>, Wording>> = {
   DriveReplace: while_well("replace", { todo: ["do_replace_before"], avoid: ["not_pull_working"], todo_with_free: ["do_copy_free", "do_leave_working"] }),
   DriveWatch: { stem: "watch", todo: ["do_watch"], avoid: ["not_in_haste"] },
+  CacheUnflushed: { stem: "unflushed", todo: ["do_stop_and_start_cache"], avoid: ["not_power_off"] },
   SlowMember: while_well("slow", { todo: ["do_slow"], avoid: ["not_pull_working"] }),
   SparesMissing: while_well("spares", { todo: ["do_add_spare"], avoid: ["not_take_spare"], todo_with_free: ["do_spare_free"] }),
   FailSpare: while_well("spare_failed", { todo: ["do_take_out"], avoid: ["not_reuse"] }),

@@ -1457,6 +1457,20 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "alarm-file-deleted";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "alarm-cache-unflushed";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
             code: "alarm-slow-member";
             values: {
                 array: string;
@@ -1705,6 +1719,8 @@ export interface components {
              * @default 0
              */
             unchecked_sectors: number;
+            /** @description The mismatches of the last complete scrub of which redundancy cannot tell the wrong side, as far as events are stored. */
+            undecided?: components["schemas"]["UndecidedView"] | null;
             /** @description Writes are refused for this: what was in flight at the last crash could not be replayed. */
             unreplayed?: string | null;
             /** @description Its identity, as mdadm writes it. */
@@ -2268,6 +2284,13 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "drive-held-by-dead";
+            values: {
+                drive: string;
+                user: string;
+            };
+        } | {
+            /** @constant */
             code: "drive-unfit";
             values: {
                 /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
@@ -2508,6 +2531,12 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "set-on-firmware-raid";
+            values: {
+                array: string;
+            };
+        } | {
+            /** @constant */
             code: "set-needs-pause";
             values: {
                 array: string;
@@ -2551,6 +2580,12 @@ export interface components {
             /** @constant */
             code: "one-update-at-a-time";
             values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "firmware-image-changed";
+            values: {
+                image: string;
+            };
         } | {
             /** @constant */
             code: "scrub-while";
@@ -3124,6 +3159,10 @@ export interface components {
         } | {
             /** @constant */
             code: "failed-on-command";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "replaced-by-another";
             values: Record<string, never>;
         } | {
             /** @constant */
@@ -4107,7 +4146,7 @@ export interface components {
         Event: "NewArray" | "DeviceDisappeared" | "RebuildStarted" | {
             /** Format: uint8 */
             Rebuild: number;
-        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SuperblockRefused" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
+        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "FileDeleted" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SuperblockRefused" | "CacheUnflushed" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
         /** @description Events of the past, the newest last. */
         EventPage: {
             /** @description The events. Those of earlier runs of the daemon have sequence numbers of their own run. */
@@ -4181,6 +4220,11 @@ export interface components {
              */
             start_bytes: number;
         };
+        /**
+         * Format: uint
+         * @description Further failures.
+         */
+        Failures: number;
         /** @description A fault. */
         Fault: {
             /**
@@ -4606,6 +4650,48 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "repair-finished";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+                /** Format: uint64 */
+                ms: number;
+            };
+        } | {
+            /** @constant */
+            code: "repair-found-wrong";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+                /** Format: uint64 */
+                ms: number;
+                wrong: components["schemas"]["WrongDrives"];
+            };
+        } | {
+            /** @constant */
+            code: "repair-left-unchecked";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+                /** Format: uint64 */
+                ms: number;
+                /** Format: uint64 */
+                unchecked_sectors: number;
+            };
+        } | {
+            /** @constant */
+            code: "repair-found-wrong-in-part";
+            values: {
+                /** Format: uint64 */
+                mismatch_sectors: number;
+                /** Format: uint64 */
+                ms: number;
+                /** Format: uint64 */
+                unchecked_sectors: number;
+                wrong: components["schemas"]["WrongDrives"];
+            };
+        } | {
+            /** @constant */
             code: "sweep-paused";
             values: {
                 /** Format: uint64 */
@@ -4682,8 +4768,19 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "mismatch-of-copies";
+            values: {
+                drives: components["schemas"]["Names"];
+                /** Format: uint64 */
+                sectors: number;
+                /** Format: uint64 */
+                sync_sector: number;
+            };
+        } | {
+            /** @constant */
             code: "mismatch-copied";
             values: {
+                drives: components["schemas"]["Names"];
                 /** Format: uint64 */
                 sectors: number;
                 /** Format: uint64 */
@@ -5044,7 +5141,7 @@ export interface components {
         /** @description The kind of a matter, for programs: it stays the same when its words change. */
         MatterId: components["schemas"]["MatterKind"] | components["schemas"]["Event"];
         /** @description The kind of a matter, for programs. */
-        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "superblock_refused" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "replaced" | "left_alone";
+        MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "superblock_refused" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "file_deleted" | "replaced" | "left_alone";
         /** @description Something that is wrong. */
         MatterView: {
             /** @description The remedy. */
@@ -5130,6 +5227,11 @@ export interface components {
              * @default 0
              */
             bad_sectors: number;
+            /**
+             * @description Its write cache was switched on under the array, which sends it no flushes, and cannot be switched off.
+             * @default false
+             */
+            cache_unflushed: boolean;
             /** @description What its checksums have found since the array started; null: it has none. */
             checksums: components["schemas"]["ChecksumView"] | null;
             /** @description Whether I/O bypasses the page cache; `None`: it is a span. */
@@ -5140,6 +5242,11 @@ export interface components {
             failure: string | null;
             /** @description The same for programs; absent: it has text alone, or another version sent it. */
             failure_said?: components["schemas"]["ErrorSentence"] | null;
+            /**
+             * @description Its file was deleted or replaced, or the one behind its loop device: its bytes are lost when the array stops.
+             * @default false
+             */
+            file_deleted: boolean;
             /**
              * Format: uint64
              * @description Hedged reads: reads that other members answered, as this one left them unanswered for far longer than is usual for it.
@@ -5477,6 +5584,18 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "make-array-with-spares";
+            values: {
+                array: string;
+                /** Format: uint */
+                drive_count: number;
+                level: string;
+                size_bytes: components["schemas"]["Size"];
+                /** Format: uint */
+                spare_count: number;
+            };
+        } | {
+            /** @constant */
             code: "make-array-of-one";
             values: {
                 array: string;
@@ -5550,6 +5669,13 @@ export interface components {
         } | {
             /** @constant */
             code: "remove-spare";
+            values: {
+                array: string;
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "remove-file";
             values: {
                 array: string;
                 drive: string;
@@ -5792,6 +5918,24 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "loses-copy-version";
+            values: {
+                /** Format: uint64 */
+                sectors: number;
+            };
+        } | {
+            /** @constant */
+            code: "loses-parity-version";
+            values: {
+                /** Format: uint64 */
+                sectors: number;
+            };
+        } | {
+            /** @constant */
+            code: "loses-other-version";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
             code: "loses-range-content";
             values: Record<string, never>;
         } | {
@@ -5960,15 +6104,13 @@ export interface components {
             /** @constant */
             code: "array-survives-afterwards";
             values: {
-                /** Format: uint */
-                failure_count: number;
+                failure_count: components["schemas"]["Failures"];
             };
         } | {
             /** @constant */
             code: "span-survives-afterwards";
             values: {
-                /** Format: uint */
-                failure_count: number;
+                failure_count: components["schemas"]["Failures"];
                 span: string;
             };
         } | {
@@ -7205,6 +7347,26 @@ export interface components {
         };
         /** @description The span that a drive is added to; null: none is named. */
         ToSpan: string | null;
+        /** @description Mismatches of which redundancy cannot tell the wrong side. */
+        UndecidedView: {
+            /** @description The drives whose copies differ, the first copy first. Empty on parity: any member of a stripe may be wrong. */
+            drives: string[];
+            /**
+             * Format: uint64
+             * @description The first of them: of the array on mirrors, of each member's data on parity.
+             */
+            first_sector: number;
+            /**
+             * Format: uint64
+             * @description The last of them.
+             */
+            last_sector: number;
+            /**
+             * Format: uint64
+             * @description The number of sectors.
+             */
+            sectors: number;
+        };
         /**
          * Format: uint64
          * @description Superblock updates that a member missed; in a text with the verb.

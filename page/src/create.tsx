@@ -4,12 +4,12 @@ import { is_large_enough, least_bytes } from "./cases.ts";
 import { found } from "./first.tsx";
 import { bytes, count, duration, micros, percent } from "./format.ts";
 import { arrays, drives, drives_fault, look_at_drives } from "./live.ts";
-import { Act, NoDrives, Sign, useAwaited, useFocus } from "./parts.tsx";
+import { Act, NoDrives, Sign, Told, useAwaited, useFocus } from "./parts.tsx";
 import { DriveLine, open_plan } from "./plan.tsx";
 import { Said } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Drive, Forecasts, LevelForecast } from "./types.ts";
-import { type Key, locale, t } from "./words.ts";
+import { type Key, english, locale, t } from "./words.ts";
 
 const LEVELS = ["6", "5", "10", "1", "0"] as const;
 type Level = (typeof LEVELS)[number];
@@ -209,7 +209,7 @@ export function Create() {
                 <select value={like} onChange={(event) => set_like(event.currentTarget.value)}>
                   <option value="">{t("by_model")}</option>
                   {told.known.map((drive) => (
-                    <option key={drive.key} value={drive.key}>
+                    <option key={drive.key} value={drive.key} lang="en">
                       {drive.name}
                     </option>
                   ))}
@@ -218,7 +218,7 @@ export function Create() {
             )}
           </div>
           <p class="soft" role="status">
-            {busy ? t("forecasting") : told?.by_plan ? t("forecast_by_plan", { drive: told.text }) : t("forecast_by_law")} {!busy && told && !told.by_plan && <span lang="en">({told.text})</span>}
+            {busy ? t("forecasting") : told?.by_plan ? <Told text={t("forecast_by_plan", { drive: english(told.text) })} /> : t("forecast_by_law")} {!busy && told && !told.by_plan && <span lang="en">({told.text})</span>}
           </p>
           <fieldset class="levels">
             <legend>{t("choose_level", { n })}</legend>

@@ -1,14 +1,14 @@
 // All drives of the machine: what each is, what lies on it, and how it is.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { bytes, count, percent, time } from "./format.ts";
-import { drives, here, look_at_drives } from "./live.ts";
+import { array_of, drives, here, look_at_drives } from "./live.ts";
 import { Light } from "./light.tsx";
-import { Act, NoDrives, Pill, place_of } from "./parts.tsx";
+import { Act, NoDrives, Pill, Told, place_of } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import { IntoPool, Pool } from "./pool.tsx";
 import { Said } from "./said.tsx";
 import type { Drive } from "./types.ts";
-import { type Key, t } from "./words.ts";
+import { type Key, english, t } from "./words.ts";
 
 /** The drives that need somebody come first; the others stay in their order. */
 const urgency = ({ health, member, error }: Drive) => (member?.role === "failed" ? 3 : 0) + (health?.verdict === "replace" ? 2 : health?.verdict === "watch" ? 1 : 0) + (error ? 1 : 0);
@@ -21,6 +21,8 @@ export function Drives() {
     await look_at_drives(true);
     set_looking(false);
   };
+  // The list may be minutes old: no state changes when a drive that nobody uses is pulled, or an image deleted.
+  useEffect(() => void look_at_drives(), []);
   return (
     <>
       <header class="page-head">
@@ -39,6 +41,15 @@ export function Drives() {
       </ul>
     </>
   );
+}
+
+/** Each span has its own slots. */
+function place_in(path: string, { array, slot }: NonNullable<Drive["member"]>): string {
+  const spans = array_of(array)?.view?.spans ?? [];
+  const span = spans.find(({ members }) => members.some((member) => member.path === path))?.name;
+  const has_slot = slot !== null && slot !== undefined;
+  const key: Key = has_slot ? (span ? "member_in_span" : "member_in_slot") : span ? "spare_of_span" : "member_of";
+  return t(key, { array, span: span ?? "", slot: slot ?? "" });
 }
 
 const KINDS: Record<string, Key> = { ssd: "kind_ssd", hdd: "kind_hdd", file: "kind_file" };
@@ -75,11 +86,11 @@ function DriveCard({ drive }: { drive: Drive }) {
       <p class="soft">{[drive.kind && KINDS[drive.kind] ? t(KINDS[drive.kind] as Key) : null, drive.model, drive.size_bytes ? bytes(drive.size_bytes) : null].filter(Boolean).join(" · ")}</p>
       <p>
         {member ? (
-          <a href={`#/arrays/${encodeURIComponent(member.array)}`}>{t(member.slot === null || member.slot === undefined ? "member_of" : "member_in_slot", { array: member.array, slot: member.slot ?? "" })}</a>
+          <a href={`#/arrays/${encodeURIComponent(member.array)}`}>{place_in(drive.path, member)}</a>
         ) : drive.users.length > 0 ? (
-          t("in_use", { by: drive.users.join(", ") })
+          <Told text={t("in_use", { by: english(drive.users.join(", ")) })} />
         ) : drive.carries.length > 0 ? (
-          t("carries", { what: drive.carries.join(", ") })
+          <Told text={t("carries", { what: english(drive.carries.join(", ")) })} />
         ) : drive.error ? null : (
           t(drive.pool ? "in_pool" : "drive_empty")
         )}

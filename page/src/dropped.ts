@@ -24,14 +24,14 @@ export type Inside = Dropped & { drive: Drive };
 
 /**
  * A drive that has nothing on it may be a new one in the same place. One that an array or another program uses must not be pulled. The others
- * still have the superblock of that array, or cannot be read.
+ * still have the superblock of that array, a damaged one, as a drive that was cut short, or cannot be read.
  */
 export function still_inside(drops: Dropped[], drives: Drive[], arrays: ArrayEntry[]): Inside[] {
   return drops.flatMap((drop) => {
     const drive = drives.find((drive) => drive.path === drop.path);
     const entry = arrays.find(({ name, view }) => name === drop.array || (view && has_part(view, drop.array)));
     if (!drive || !entry || drive.free || drive.pool || drive.users.length > 0 || drive.member?.served) return [];
-    const is_left = drive.error !== null || (drive.member !== null && uuids(entry).includes(drive.member.uuid));
+    const is_left = drive.error !== null || (drive.member ? uuids(entry).includes(drive.member.uuid) : drive.carries.some((what) => what.startsWith("md member")));
     return is_left ? [{ ...drop, drive }] : [];
   });
 }

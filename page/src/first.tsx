@@ -1,13 +1,13 @@
 // The first screen: one sentence for the machine, then each case with its drive, its risk, and the way out.
 import { computed } from "@preact/signals";
-import { type Case, type LastDrive, cases, drives_of, family, free_drive, free_of, known_of, label, least_bytes, named, spares_of, steps_of, to_buy } from "./cases.ts";
-import { bytes, duration, listed, now, percent, rate, time } from "./format.ts";
+import { type Case, type LastDrive, cases, drives_of, family, free_drive, free_of, is_file, known_of, label, least_bytes, named, spares_of, steps_of, to_buy } from "./cases.ts";
+import { bytes, duration, listed, now, percent, time } from "./format.ts";
 import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
-import { Act, Ago, AsOf, Bays, Pill, channel_word, Progress, Say, Sign, Spark, Told, When, is_silent, place_of, role_of, trouble_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
+import { Act, Ago, AsOf, Bays, Pill, channel_word, Progress, Rates, Say, Sign, Spark, Told, When, is_silent, place_of, role_of, survival, trouble_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, JobText, open_plan, outlived } from "./plan.tsx";
 import { Said, by_words, worded } from "./said.tsx";
 import type { ArrayEntry, ArrayView, Job, MemberView, Scrubs, Task } from "./types.ts";
-import { t } from "./words.ts";
+import { type Key, t } from "./words.ts";
 
 export const found = computed<Case[]>(() => (state.value ? cases(state.value, drops.value) : []));
 
@@ -101,7 +101,8 @@ function Verdict({ all, served }: { all: Case[]; served: ArrayEntry[] }) {
   // Scrubs should not stay held for good. Where redundancy is lacking, a matter says so.
   const held = arrays.value.filter((array) => is_held(array) && !all.some((one) => one.array === array.name && one.kind === "paused"));
   const kind = worst?.severity ?? (stopped.length + pull.length + held.length > 0 ? "notice" : "good");
-  const to_pull = t("still_to_pull", { drives: listed(pull.map(label)) });
+  const still = (key: Key, of: typeof pull) => of.length > 0 && t(key, { drives: listed(of.map(label)) });
+  const to_pull = [still("still_to_pull", pull.filter(({ path }) => !is_file(path))), still("still_to_delete", pull.filter(({ path }) => is_file(path)))].filter(Boolean).join(" ");
   const rest = [pull.length > 0 && to_pull, held.length > 0 && t("held_in_short")].filter(Boolean).join(" ");
   return (
     <header class={`verdict ${kind}`}>
@@ -225,7 +226,7 @@ function CaseBody({ one }: { one: Case }) {
                 </li>
               ))}
               {to_pull.map((member) => (
-                <li key={member.path}>{t("do_pull_after", { drive: label(member), where: where_is(member.path, drive_of(member) ?? { seat: null, serial: member.serial ?? null }) })}</li>
+                <li key={member.path}>{t(is_file(member.path) ? "do_pull_after_file" : "do_pull_after", { drive: label(member), where: where_is(member.path, drive_of(member) ?? { seat: null, serial: member.serial ?? null }) })}</li>
               ))}
             </ol>
           </section>
@@ -244,8 +245,13 @@ function CaseBody({ one }: { one: Case }) {
       <Details one={one} />
       {remedy && (
         <div class="buttons stay">
-          <Act primary onClick={() => open_plan(remedy, undefined, free?.path)}>
-            {free ? t(remedy.action === "replace" ? "plan_of_copy" : "plan_of_free", { drive: label(free) }) : t("plan_of", { action: action_word(remedy) })}
+          {one.is_last && (
+            <a class="button primary" href="#/drives">
+              {t("look_at_the_drives")}
+            </a>
+          )}
+          <Act primary={!one.is_last} onClick={() => open_plan(remedy, undefined, free?.path)}>
+            {one.is_last ? t("repair_last") : free ? t(remedy.action === "replace" ? "plan_of_copy" : "plan_of_free", { drive: label(free) }) : t("plan_of", { action: action_word(remedy) })}
           </Act>
         </div>
       )}
@@ -271,10 +277,11 @@ function health_reason({ kind, drives: [member] }: Case): string | null {
 
 function Why({ one }: { one: Case }) {
   if (!one.reason) return null;
-  const words = worded(one.said);
+  const said = worded(one.said);
+  const words = health_reason(one) ?? (said && named(said, one.view ? drives_of(one.view) : one.drives));
   return (
     <p class="reason">
-      <span class="soft">{t("reason")}</span> {health_reason(one) ?? (words ? <Told text={named(words, one.view ? drives_of(one.view) : one.drives)} /> : <Said text={one.reason} said={null} />)}
+      <span class="soft">{t("reason")}</span> {words !== null ? <Told text={words} /> : <Said text={one.reason} said={null} />}
     </p>
   );
 }
@@ -426,7 +433,7 @@ function Last({ last }: { last: LastDrive }) {
         {last.path}
       </p>
       <p class={is_inside ? "notable" : "soft"}>
-        {last.failed_ms !== null && t("failed_at", { time: time(here(last.failed_ms)) })} {t(is_inside ? "take_it_out" : "not_in_here")}
+        {last.failed_ms !== null && t("failed_at", { time: time(here(last.failed_ms)) })} {t(!is_inside ? "not_in_here" : is_file(last.path) ? "take_it_out_file" : "take_it_out")}
       </p>
     </div>
   );
@@ -533,14 +540,16 @@ function lines(entry: ArrayEntry): Line[] {
   const full = members.filter((member) => trouble_of(member) === "is_full").length;
   if (silent > 0) list.push({ sign: "critical", text: t("reason_silent", { n: silent }) });
   if (full > 0) list.push({ sign: "critical", text: t("reason_full", { n: full }) });
+  const deleted = members.filter((member) => trouble_of(member) === "is_deleted").length;
+  if (deleted > 0) list.push({ sign: "critical", text: t("reason_deleted", { n: deleted }) });
   list.push({ sign: whole ? "good" : "critical", text: whole ? t("reason_complete", { n: in_sync }) : t("reason_incomplete", { n: in_sync }) });
-  if (view.health === "failed") list.push({ sign: "critical", text: t("reason_failed") });
-  else list.push({ sign: view.losses_survived > 0 ? "good" : view.level === "0" || view.level === "jbod" ? "notice" : "critical", text: view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none") });
+  const is_bare = view.level === "0" || view.level === "jbod";
+  list.push({ sign: view.health === "failed" ? "critical" : view.losses_survived > 0 ? "good" : is_bare ? "notice" : "critical", text: survival(view) });
   const spares = family(view).flatMap(spares_of).length;
-  if (view.level !== "0" && view.level !== "jbod") list.push(spares > 0 ? { sign: "good", text: t("reason_spares", { n: spares }) } : { sign: "notice", text: t("reason_no_spare"), ...(whole && { spare_for: view }) });
+  if (!is_bare) list.push(spares > 0 ? { sign: "good", text: t("reason_spares", { n: spares }) } : { sign: "notice", text: t("reason_no_spare"), ...(whole && { spare_for: view }) });
   const scrub = scrub_line(view);
   if (scrub) list.push(scrub);
-  else if (view.level !== "0" && view.level !== "jbod") list.push({ sign: "notice", text: t("reason_no_scrub") });
+  else if (!is_bare) list.push({ sign: "notice", text: t("reason_no_scrub") });
   const { next_scrub_s } = view as ArrayView & Scrubs;
   // A date would be a promise that a pause breaks.
   if (is_held(entry)) list.push({ sign: "notice", text: t("reason_held") });
@@ -604,9 +613,7 @@ function Reason({ entry }: { entry: ArrayEntry }) {
         <Spark values={history(entry.name).map((sample) => sample.read + sample.written)} label={t("spark_both")} />
       )}
       {entry.rates && known === "present" && (
-        <p class="rates">
-          {t("reads")} <strong>{rate(entry.rates.total.read_bytes_per_s)}</strong> {t("writes")} <strong>{rate(entry.rates.total.written_bytes_per_s)}</strong>
-        </p>
+        <Rates read={entry.rates.total.read_bytes_per_s} written={entry.rates.total.written_bytes_per_s} />
       )}
     </li>
   );

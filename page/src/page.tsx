@@ -1,7 +1,7 @@
 // The page: its frame, and which screen the address asks for.
 import { effect, signal } from "@preact/signals";
 import { type ComponentChildren, type VNode, options, render } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useEffect, useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Activity } from "./activity.tsx";
 import { ArrayPage, Arrays } from "./array.tsx";
 import { needs_reader } from "./cases.ts";
@@ -160,7 +160,8 @@ function Login() {
   useEffect(() => void login_ways().then((ways) => set_accounts(ways.accounts), set_error), []);
   const by_name = accounts && !by_token;
   const first = useRef<HTMLInputElement>(null);
-  useEffect(() => first.current?.focus(), [by_name]);
+  // After the next frame it would take the focus from a field that the reader has begun to fill.
+  useLayoutEffect(() => first.current?.focus(), [by_name]);
   return (
     <main class="login">
       <h1>Stria</h1>

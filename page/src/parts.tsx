@@ -1,6 +1,6 @@
 // Small parts that several screens share.
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { type Say as Sentence, type Severity, known_of } from "./cases.ts";
 import { bytes, duration, full_time, now, percent, progress, rate, time } from "./format.ts";
 import { awaiting, drives, drives_fault, here, in_s, jobs, login_needed, logins, refusal, silent_since, state } from "./live.ts";
@@ -38,8 +38,12 @@ export function Sign({ name, ...rest }: { name: keyof typeof PATHS; class?: stri
 
 export const Say = ({ it }: { it: Sentence }) => ("key" in it ? <>{t(it.key, it.values)}</> : <span lang="en">{it.text}</span>);
 
-/** A sentence whose commands, between backticks, are set as such. */
-export function Told({ text }: { text: string }) {
+/** A sentence of which English parts (`english`) are marked, and commands, between backticks, are set as such. */
+export const Told = ({ text }: { text: string }) => (
+  <>{text.split(/\uE000([^\uE001]*)\uE001/).map((part, index) => (index % 2 === 1 ? <span lang="en"><Commands text={part} /></span> : <Commands text={part} />))}</>
+);
+
+function Commands({ text }: { text: string }) {
   const parts = text.split("`");
   // A name may have a backtick of its own.
   if (parts.length % 2 === 0) return <>{text}</>;
@@ -147,7 +151,8 @@ const SILENT_MS = 5000;
 /** True if requests to a member that works hang. */
 export const is_silent = (member: MemberView) => (member.waiting_ms ?? 0) >= SILENT_MS && !["failed", "lost"].includes(role_of(member));
 /** Why a member that has its slot does not work. */
-export const trouble_of = (member: MemberView): "is_silent" | "is_full" | null => (is_silent(member) ? "is_silent" : member.no_room && member.role !== "failed" ? "is_full" : null);
+export const trouble_of = (member: MemberView): "is_silent" | "is_full" | "is_deleted" | null =>
+  is_silent(member) ? "is_silent" : member.role === "failed" ? null : member.no_room ? "is_full" : member.file_deleted ? "is_deleted" : null;
 
 export const role_of = (member: MemberView) => (member.lost ? "lost" : member.role);
 export const role_word = (role: string) => (ROLES[role] ? t(ROLES[role][0]) : role);
@@ -225,6 +230,24 @@ export function AsOf({ array }: { array: ArrayView }) {
   return (
     <p class="as-of">
       <Sign name="warning" /> {known === "nothing" ? t("never_answered") : t("as_of", { time: time(now.value - (array.silent_s ?? 0) * 1000) })}
+    </p>
+  );
+}
+
+/** What an array still survives. One that has failed has nothing left to lose by a further drive. */
+export const survival = (view: ArrayView): string =>
+  view.health === "failed" ? t("reason_failed") : view.losses_survived > 0 ? t("reason_survives", { n: view.losses_survived }) : t("reason_survives_none");
+
+/** Bytes a second of clients. */
+export function Rates({ read, written }: { read: number; written: number }) {
+  return (
+    <p class="rates">
+      <span>
+        {t("reads")} <strong>{rate(read)}</strong>
+      </span>{" "}
+      <span>
+        {t("writes")} <strong>{rate(written)}</strong>
+      </span>
     </p>
   );
 }
@@ -383,7 +406,7 @@ export function Spark({ values, label, roof }: { values: number[]; label: string
 export function useFocus<T extends HTMLElement>(on: unknown) {
   const part = useRef<T>(null);
   const before = useRef(on);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (before.current !== on) part.current?.focus();
     before.current = on;
   }, [on]);

@@ -1,14 +1,14 @@
 // One window for everything that changes something: choose a drive where one is needed, see the plan, confirm it, follow it to the end.
 import { signal } from "@preact/signals";
-import { useEffect, useId, useState } from "preact/hooks";
-import { type Home, drives_of, free_drive, home_of, is_large_enough, label, least_bytes, needs_drive, with_drive } from "./cases.ts";
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { type Home, drives_of, free_drive, home_of, is_file, is_large_enough, label, least_bytes, needs_drive, with_drive } from "./cases.ts";
 import { bytes, count, duration, now, percent, rate, time } from "./format.ts";
 import { array_of, drives, drives_fault, drops, here, inside, job_of, logins, look_at_drives, state } from "./live.ts";
 import { type Fault, Act, NoDrives, Progress, Refused, Sign, Told, Window, is_closed, may, useAwaited, useFocus, where_is } from "./parts.tsx";
-import { Said, all_worded, worded } from "./said.tsx";
+import { Said, all_worded } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Action, Drive, DriveHealth, Job, Plan, PlanOffer, PlanTime, Task } from "./types.ts";
-import { type Key, t } from "./words.ts";
+import { type Key, english, t } from "./words.ts";
 
 /**
  * What is being planned, the drive that the page has chosen for it (`path`; the reader may choose another), the job that carries it out, and
@@ -157,7 +157,11 @@ function ChooseDrive({ action, onChoose }: { action: Action; onChoose: (action: 
   const small = fits.length - usable.length;
   // Among several, a drive of another kind is for the reader to choose; one that has failed always is.
   const [only] = usable;
-  const path = chosen ?? named?.path ?? (usable.length === 1 && only && !has_failed(only) ? only.path : null);
+  const is_here = (path: string | null) => usable.some((drive) => drive.path === path);
+  // The list changes as drives come and go. The reader's choice stays, and so does the first proposal: nothing moves under his hand.
+  const proposed = useRef<string | null>(null);
+  proposed.current ??= named?.path ?? (usable.length === 1 && only && !has_failed(only) ? only.path : null);
+  const path = [chosen ?? proposed.current].find(is_here) ?? null;
   const look = async () => {
     set_looking(true);
     await look_at_drives(true);
@@ -214,13 +218,13 @@ const past = ({ wear_percent, power_on_hours, written_bytes, media_errors }: Dri
 
 /** A drive on one line: its name, identity, size, and what lies on it. */
 export function DriveLine({ drive }: { drive: Drive }) {
-  const lies = drive.member ? t("member_of", { array: drive.member.array }) : drive.carries.join(", ");
+  const lies = drive.member ? t("member_of", { array: drive.member.array }) : english(drive.carries.join(", "));
   const { member } = drive;
   const is_new_here = drive.free && member?.role === "failed" && member.served;
   const says = () => {
     if (is_new_here) return t("new_in_place", { array: member.array });
     if (has_failed(drive)) return t("failed_here", { array: member?.array ?? inside.value.find((one) => one.path === drive.path)?.array ?? "" });
-    if (drive.users.length > 0) return t("in_use", { by: drive.users.join(", ") });
+    if (drive.users.length > 0) return t("in_use", { by: english(drive.users.join(", ")) });
     return lies === "" ? t("drive_empty") : t("carries", { what: lies });
   };
   return (
@@ -246,7 +250,7 @@ export function DriveLine({ drive }: { drive: Drive }) {
           )}
         </span>
       )}
-      <span class={drive.free ? "soft" : "notable"}>{says()}</span>
+      <span class={drive.free ? "soft" : "notable"}><Told text={says()} /></span>
     </span>
   );
 }
@@ -489,7 +493,7 @@ function Follow({ job, is_failed, onClose }: { job: Job; is_failed: boolean; onC
         </p>
       )}
       {live.state === "failed" && !after && (state.value?.summary.matters.length ?? 0) > 0 && <p>{t("job_failed_next")}</p>}
-      {live.state === "done" && removed !== null && <p class="notable">{t("now_take_out", { drive: label({ path: removed }), where: where_is(removed, drive) })}</p>}
+      {live.state === "done" && removed !== null && <p class="notable">{t(is_file(removed) ? "now_delete" : "now_take_out", { drive: label({ path: removed }), where: where_is(removed, drive) })}</p>}
       {task && <Progress task={task} />}
       {(live.state === "running" || task) && <p class="soft">{t(may_close(live))}</p>}
       <CancelJob job={live} />
@@ -509,9 +513,7 @@ export const job_text = ({ text }: Job) => (SAYS_NOTHING.test(text) ? "" : text)
 /** How a job goes, in the reader's language as far as the page knows it. */
 export function JobText({ job }: { job: Job }) {
   const text = job_text(job);
-  if (text === "") return null;
-  const words = all_worded(job.ends);
-  return words === null ? <span lang="en"><Told text={text} /></span> : <Told text={words} />;
+  return text === "" ? null : <Told text={all_worded(job.ends) ?? english(text)} />;
 }
 
 const ENDS_EARLY = new Set<Action["action"]>(["scrub", "trim"]);
@@ -525,7 +527,7 @@ export function CancelJob({ job }: { job: Job }) {
       <div class="buttons">
         <Act onClick={() => void server.cancel(job.id).catch(set_error)}>
           {t(job.action.action === "trim" ? "act_cancel_trim" : "act_cancel_the_scrub")}
-          <span class="hidden"> {worded(job.said) ?? job.title}</span>
+          <span class="hidden"> <Said text={job.title} said={job.said} /></span>
         </Act>
       </div>
       <Refused error={error} />

@@ -1,11 +1,11 @@
 // The pool of spares that arrays share: its policy, its drives, and what it has for each array.
 import { drives } from "./live.ts";
-import { Act, Refused, useLoaded } from "./parts.tsx";
+import { Act, Refused, Told, useLoaded } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import { Said, all_worded } from "./said.tsx";
 import * as server from "./server.ts";
 import type { Drive, SparePool } from "./types.ts";
-import { type Key, t } from "./words.ts";
+import { type Key, english, t } from "./words.ts";
 
 const KIND: Record<SparePool["kind"], Key> = { same: "pool_kind_same", prefer: "pool_kind_prefer", any: "pool_kind_any" };
 const PLACE: Record<SparePool["enclosure"], Key> = { same: "pool_place_same", prefer: "pool_place_prefer", any: "pool_place_any" };
@@ -39,7 +39,7 @@ export function Pool() {
                 {value.offers.map((offer) => (
                   <li key={offer.span ?? offer.array}>
                     <strong>{offer.span ?? offer.array}</strong>{" "}
-                    {offer.why_none ? (all_worded(offer.said) ?? <span lang="en">{offer.why_none}</span>) : <span class="path">{offer.drives.join(", ")}</span>}
+                    {offer.why_none ? <Told text={all_worded(offer.said) ?? english(offer.why_none)} /> : <span class="path">{offer.drives.join(", ")}</span>}
                   </li>
                 ))}
               </ul>

@@ -1,10 +1,10 @@
 // The server's sentences in the reader's language. Each comes with a code and values; a code that this page does not know, and a cause that an
 // operating system or a drive gave, stand in the server's English.
-import { bytes, duration, listed, micros } from "./format.ts";
+import { bytes, count, duration, listed, micros } from "./format.ts";
 import { Told, channel_word, role_word, sweep_word } from "./parts.tsx";
 import { alarms, parts, sentences } from "./sentences.ts";
 import type { Spoken } from "./types.ts";
-import { type Values, fill, language, t } from "./words.ts";
+import { type Values, english, fill, language, t } from "./words.ts";
 
 type Part = keyof typeof parts;
 const part = (key: Part, values: Values = {}) => fill(parts[key][language.value === "ru" ? 1 : 0], values);
@@ -47,15 +47,26 @@ export function alarm_word(name: string): string {
 
 const VIA: Record<string, Part> = { token: "by_token", certificate: "by_certificate", "session of": "by_session" };
 
-/** Who gave an order, as `Caller::shown` in rest/auth.rs says it: "root (user 0), process 7", "token ci from 10.0.0.1". */
+/**
+ * Who gave an order, as `Caller::shown` in rest/auth.rs says it: "root (user 0), process 7", "token ci from 10.0.0.1"; or a client:
+ * "process 7 of user 0".
+ */
 export function by_words(by: string): string {
   if (language.value === "en") return by;
   const [, via, name, from] = /^(token|certificate|session of) (.+) from (.+)$/s.exec(by) ?? [];
   if (via !== undefined && name !== undefined && from !== undefined) return part(VIA[via] as Part, { name: by_words(name), from: by_words(from) });
   const [, user, process] = /^(.+), process (\d+)$/s.exec(by) ?? [];
   if (user !== undefined && process !== undefined) return part("by_process", { user: by_words(user), id: process });
+  const [, client, owner] = /^process (\d+) of user (\d+)$/.exec(by) ?? [];
+  if (client !== undefined && owner !== undefined) return part("by_process", { user: part("by_user", { id: owner }), id: client });
   // A number of the system is no quantity: it has no separators.
   return by.replace(/^user (\d+)$|(?<=\()user (\d+)(?=\)$)/, (_, alone?: string, behind?: string) => part("by_user", { id: alone ?? behind ?? "" }));
+}
+
+/** What lies on a drive, in the server's words, but for the most usual: it is of an array. */
+function carried(what: string): string {
+  const array = /^a member of array "(.*)"$/s.exec(what)?.[1];
+  return array === undefined ? english(what) : part("carries_member", { array });
 }
 
 function bounds_words(of: Bounds): string {
@@ -74,7 +85,7 @@ export function all_worded(said: readonly Spoken[] | null | undefined): string |
 }
 
 /** A cause by its own sentence beside it, else in the server's words. */
-const caused = (text: string, { cause, ends }: Others) => worded(cause) ?? all_worded(ends) ?? text;
+const caused = (text: string, { cause, ends }: Others) => worded(cause) ?? all_worded(ends) ?? english(text);
 
 function then_words({ losses_survived }: Then): string {
   if (typeof losses_survived !== "number") return part("then_failed");
@@ -103,14 +114,20 @@ const SPECIAL: Record<string, (value: never, others: Others) => string> = {
   clients_or_not: (value: boolean) => (value ? part("clients_or_not") : ""),
   span: (value: string | null) => (value === null ? "" : part("to_span", { span: value })),
   bounds: bounds_words,
+  // Exact: a drive that lost its last sectors has the same size in rounded units.
+  before_bytes: count,
+  now_bytes: count,
+  left_bytes: count,
   length: (value: number | null) => (value === null ? part("whole_length") : bytes(value)),
+  carries: (value: string[]) => value.map(carried).join(", "),
+  clients: (value: string[]) => listed(value.map(by_words)),
   status: String,
   wrong: (value: Wrong) => listed(value.map(({ drive, sectors }) => `${drive} (${sectors})`)),
   channels: (value: string[]) => (value.length === 0 ? part("no_channel") : part("by_channels", { names: value.map(channel_word).join(", ") })),
   component: (value: string | null) => (value === null ? "" : ` (${value})`),
   detail: (value: string | null, others: Others) => (value === null ? "" : `: ${caused(value, others)}`),
   reason: caused,
-  advice: (value: string, { causes }: Others) => all_worded(causes) ?? value,
+  advice: (value: string, { causes }: Others) => all_worded(causes) ?? english(value),
   survives: (value: string) => (value === "none" ? part("survives_none") : part("survives", { n: Number(value) })),
   outcome: caused,
   member_role: (value: string) => role_word(value),
@@ -125,17 +142,21 @@ const SPECIAL: Record<string, (value: never, others: Others) => string> = {
   left: (value: number) => (value === 0 ? part("left_none") : part("left", { n: value })),
   records: (value: number) => part("records", { n: value }),
   updates: (value: number) => part("updates", { n: value }),
-  dropped: (value: Dropped) => value.map(({ drive, reason, cause }) => `${drive}: ${worded(cause) ?? reason}`).join("; "),
+  dropped: (value: Dropped) => value.map(({ drive, reason, cause }) => `${drive}: ${worded(cause) ?? english(reason)}`).join("; "),
   lasting_s: (value: number) => duration(value, true),
   then: then_words,
   slow: ({ own_us, others_us, tail }: Slow) => part(tail ? "slow_sometimes" : "slow_usually", { own: micros(own_us), others: micros(others_us) }),
-  findings: (value: Findings) => value.map(({ sentence, said }) => worded(said) ?? sentence).join(" "),
+  findings: (value: Findings) => value.map(({ sentence, said }) => worded(said) ?? english(sentence)).join(" "),
   ms: (value: number) => (value < 1000 ? t("millis", { n: value }) : duration(value / 1000, true)),
 };
+
+/** Values that are the server's words in any case. */
+const IN_ENGLISH = new Set(["contents", "excess", "fault", "state", "text", "user", "users"]);
 
 function value_of(name: string, value: unknown, others: Others): string | number {
   const special = SPECIAL[name] as ((value: unknown, others: Others) => string) | undefined;
   if (special) return special(value, others);
+  if (IN_ENGLISH.has(name)) return english(Array.isArray(value) ? value.join(", ") : String(value));
   if (Array.isArray(value)) return listed(value.map(String));
   if (typeof value === "number") return name.endsWith("_bytes") ? bytes(value) : value;
   return String(value);

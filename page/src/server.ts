@@ -1,13 +1,14 @@
 // The requests to the server. It alone knows paths; every refusal is a `Refusal` with the server's sentence.
 import { effect, signal } from "@preact/signals";
-import { type Answer, Closed, type Source, way } from "./way.ts";
+import { type Answer, Closed, type Source, is_cockpit, way } from "./way.ts";
 import type {
   About, Action, Alarm, AlarmSettings, ConfigText, ConfigVerdict, Drive, Event, EventPage, Forecasts, Foreign, Job,
   Limits, LimitsKnown, Login, LoginWays, Message, Outcome, PlanOffer, Reports, Routine, RoutineSettings, SparePool,
   Spoken, State, SweepPrice, Who,
 } from "./types.ts";
 
-const BASE = "/api/v1";
+/** Beside the page, which a reverse proxy may show below another path. Inside Cockpit the page lies elsewhere. */
+const BASE = is_cockpit ? "/api/v1" : new URL("api/v1", document.baseURI).pathname;
 /** A request without an answer for so long is given up. */
 const PATIENCE_MS = 30_000;
 /** What measures or plans takes its time. */

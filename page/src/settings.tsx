@@ -3,13 +3,13 @@ import { useEffect, useState } from "preact/hooks";
 import { now, time, zone } from "./format.ts";
 import { about, arrays, here, server_zone, state } from "./live.ts";
 import { Untold, found } from "./first.tsx";
-import { type Fault, Act, Ago, Pill, Refused, Sign, may, useLoaded } from "./parts.tsx";
+import { type Fault, Act, Ago, Pill, Refused, Sign, Told, may, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
 import type { AlarmSettings, ConfigVerdict, Message, Outcome, RoutineSettings } from "./types.ts";
 import { is_cockpit } from "./way.ts";
-import { Said, alarm_word, all_worded, worded } from "./said.tsx";
-import { type Key, LANGUAGES, type Language, chosen, language, remember, t } from "./words.ts";
+import { Said, alarm_word, all_worded, by_words, worded } from "./said.tsx";
+import { type Key, LANGUAGES, type Language, chosen, english, language, remember, t } from "./words.ts";
 
 export function Alarms() {
   const [tested, set_tested] = useState<Outcome[] | null>(null);
@@ -87,8 +87,7 @@ export function Alarms() {
 
 /** What the server says of an order that is done. */
 function Answered({ of }: { of: Message }) {
-  const words = all_worded(of.ends);
-  return <span lang={words === null ? "en" : undefined}>{words ?? of.message}</span>;
+  return <Told text={all_worded(of.ends) ?? english(of.message)} />;
 }
 
 /** Saves a form, and keeps what the server said. `reload` brings what is stored then. */
@@ -205,7 +204,7 @@ export function Settings() {
           </div>
           <div>
             <dt>{t("you_are")}</dt>
-            <dd>{me ? t("you_role", { name: me.name, role: t(`role_${me.role}`) }) : "–"}</dd>
+            <dd>{me ? t("you_role", { name: by_words(me.name), role: t(`role_${me.role}`) }) : "–"}</dd>
           </div>
         </dl>
         {me?.via === "session" && (

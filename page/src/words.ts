@@ -45,6 +45,10 @@ export function t(key: Key, values: Values = {}): string {
   return fill(catalogue[key][ORDER.indexOf(language.value)] as string, values);
 }
 
+/** English in a sentence of another language, between two characters of private use: `Told` marks it for screen readers. */
+export const english = (text: string) => (language.value === "en" || text === "" ? text : `\uE000${unmarked(text)}\uE001`);
+export const unmarked = (text: string) => text.replace(/[\uE000\uE001]/g, "");
+
 /** Text as one word of a shell, quoted if it would not be read as it is: `shell_word` of the server. */
 const shell_word = (text: string) => (/^[A-Za-z0-9/._+:@%=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 

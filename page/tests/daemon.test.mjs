@@ -69,7 +69,7 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     const matter = page.locator(".case").first();
     assert.equal(await matter.locator(".bay.marked .bay-slot").innerText(), "2");
     const told = await matter.innerText();
-    for (const words of [basename(drives[2]), "new.img is free and fits: press the button.", "Do not pull any other drive."]) assert.ok(told.includes(words), `${words} in: ${told}`);
+    for (const words of [basename(drives[2]), "new.img is free and fits: press the button.", "Do not delete or move any other image file."]) assert.ok(told.includes(words), `${words} in: ${told}`);
     assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
 
     // A newcomer reads all of it, chooses, reads the plan, and does it.
@@ -95,13 +95,13 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     await followed(page);
     await closed(page);
 
-    await headline(page, /^Array tank is complete again. The failed drive drive-\d.img can be taken out.$/);
+    await headline(page, /^Array tank is complete again. The failed image file drive-\d.img can go.$/);
     await press(page, "Remove: show the plan");
     await press(page, "Do it");
     await followed(page);
-    await dialog(page).getByText(`Now take ${basename(drives[2])} out of the server`).waitFor();
+    await dialog(page).getByText(`You may delete ${basename(drives[2])} now`).waitFor();
     await closed(page);
-    await headline(page, `All arrays are well. Still to do: pull ${basename(drives[2])}.`);
+    await headline(page, `All arrays are well. Still to do: delete ${basename(drives[2])}, or move it away.`);
     rmSync(drives[2]);
     await headline(page, "All is well.");
 
@@ -240,7 +240,7 @@ test("in German after a crash: the warnings of a start without a drive, and the 
     const second = machine.load("lake");
     await headline(page, "Verbund lake hat 2 Laufwerke verloren. Alle Daten sind da, aber ein weiterer Ausfall kostet sie.");
     await look("the first screen");
-    await page.getByText(/lake-1\.img: es wurde im Betrieb gekürzt, von 64 MiB auf 0 B; lake-3\.img: es wurde/).waitFor();
+    await page.getByText(/lake-1\.img: es wurde im Betrieb gekürzt, von 67\.108\.864 auf 0 Bytes; lake-3\.img: es wurde/).waitFor();
     await page.goto(`${await machine.url()}#/arrays/lake`);
     await page.getByRole("row", { name: /lake-3\.img/ }).getByText("es wurde im Betrieb gekürzt").waitFor();
     await look("the array");
@@ -290,7 +290,7 @@ test("two drives are lost at once: both are shown at first sight, and replaced o
     await headline(page, "Array tank has lost a drive. All data is there.");
     await page.getByText("It survives 1 more failure.").waitFor();
     await add("new-1.img");
-    await headline(page, /^Array tank is complete again. The failed drive drive-\d.img can be taken out.$/);
+    await headline(page, /^Array tank is complete again. The failed image file drive-\d.img can go.$/);
     assert.equal(machine.status("tank").health, "optimal");
     await load.stop();
   });
@@ -503,7 +503,7 @@ test("a failed drive that was removed before another one came is still named, wi
     machine.stria("remove", "tank", drives[1]);
     const which = page.locator("article.case .which");
     await which.getByText("was here last").waitFor();
-    for (const words of [basename(drives[1]), "Failed at", "It is still in the server: take it out."]) await which.getByText(words).first().waitFor();
+    for (const words of [basename(drives[1]), "Failed at", "Its file is still there."]) await which.getByText(words).first().waitFor();
     rmSync(drives[1]);
     await which.getByText("The server does not see it any more.").waitFor();
   });
@@ -635,7 +635,7 @@ test("the same page inside Cockpit, over its channel to the socket: it shows, do
     await machine.start();
     await until("the banner to go", async () => (await page.getByText(/No answer since/).count()) === 0);
     // The drive that was removed is still in the machine.
-    await headline(page, /^All arrays are well. Still to do: pull drive-1.img/);
+    await headline(page, /^All arrays are well. Still to do: delete drive-1.img/);
     assert.deepEqual(faults.filter((fault) => !/WebSocket|cockpit\/socket/.test(fault)), []);
   } finally {
     await context?.close();

@@ -17,7 +17,7 @@ export function member(index, more = {}) {
   return {
     slot: index, path: `/dev/nvme${index}n1`, role: "in sync", direct: true, direct_note: null, way: "interrupts", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: `S64HNE0T5${String(10331 + index * 137)}`,
     size_bytes: SIZE, read_errors: 0, hedged_reads: 0, wrong_sectors: 0, repaired_sectors: 0, checksums: null, read_count: 90210 + index, write_count: 70110, read_bytes: 40 * GIB, written_bytes: 31 * GIB,
-    no_room: false, needed: false, lost: false, failure: null, read_latency: latency, write_latency: { ...latency, median_us: 31 + index }, waiting_ms: null, ...more,
+    no_room: false, file_deleted: false, needed: false, lost: false, failure: null, read_latency: latency, write_latency: { ...latency, median_us: 31 + index }, waiting_ms: null, ...more,
   };
 }
 
@@ -29,7 +29,7 @@ export function view(name, level, members, more = {}) {
     mismatch_sectors: null, mismatch_repaired: false, losses_survived: parity, headline: "active", bitmap: { dirty_count: 3, bit_count: 57220, chunk_bytes: 67108864 },
     log: { append_count: 1, record_count: 1, append_bytes: 1, early_count: 81422, full_count: 0, replaying: false, replayed_count: 0, partial_parity: false }, in_flight: 4, events: 71, created_s: 1760000000,
     exports: [`nbd+unix:///${name}?socket=/run/stria/nbd.sock`], block_device: "/dev/ublkb0", attached: [], vhost_user: [],
-    clients: [{ id: 1, peer: "unix socket, process 812 (qemu-system-x86), user 64055", tls: false, requests: 81000, errors: 0, read_bytes: 31 * GIB, written_bytes: 12 * GIB, in_flight: 3 }],
+    clients: [{ id: 1, peer: "process 812 of user 64055", tls: false, requests: 81000, errors: 0, read_bytes: 31 * GIB, written_bytes: 12 * GIB, in_flight: 3 }],
     lanes: [{ setup: "sleeps", cpu: null, polls: false, clients_on_lane: true, ring_calls: 1, ring_entries: 1, ring_fixed: 0, processor_us: 9 }, { setup: "sleeps", cpu: null, polls: false, clients_on_lane: true, ring_calls: 1, ring_entries: 1, ring_fixed: 0, processor_us: 4 }], speed: { min_bytes_per_s: null, max_bytes_per_s: null, latency: null }, ...more,
   };
 }
@@ -221,6 +221,26 @@ export const SCENES = {
     scene.foreign = { arrays: [array("archive"), array("tank", { clash: true, state: "can be imported, under another name (--name): there is another array of this name" }), array("broken", { host: null, starts: false, state: "2 of 3 members are missing, RAID 5 survives 1" })], firmware: [{ path: "/dev/sdg", reason: "a member of an Intel RAID (IMSM)", remedy: "Stria does not serve it" }] };
     return scene;
   },
+  /** Two copies differ, and nothing tells which is right. */
+  mismatch: () => {
+    const scene = SCENES.well();
+    const { view } = scene.arrays[1];
+    const undecided = { drives: [view.members[1].path, view.members[0].path], sectors: 8, first_sector: 2097152, last_sector: 2097159 };
+    Object.assign(view, { mismatch_sectors: 8, undecided, last_scrub: { ended_s: Math.floor(Date.now() / 1000) - 60, mismatch_sectors: 8, unchecked_sectors: 0, repaired: false } });
+    scene.matters = [matter("pool", "mismatch", "warning", { since_ms: Date.now() - 60_000, drives: undecided.drives, remedies: [{ action: "scrub", array: "pool", repair: true, from_bytes: 0 }] })];
+    return scene;
+  },
+  /** RAID 6 of image files has lost one. */
+  images: () => {
+    const scene = SCENES.degraded();
+    const [entry] = scene.arrays;
+    for (const one of entry.view.members) Object.assign(one, { path: one.path.replace("/dev/nvme", "/srv/images/d").replace("n1", ".img"), serial: null, model: null });
+    scene.matters[0].drives = ["/srv/images/d3.img"];
+    const kind = { kind: "file", serial: null, model: null, seat: null, health: null };
+    scene.drives = [...drives_of([entry]).map((one) => ({ ...one, ...kind })), drive("/srv/images/d9.img", kind)];
+    scene.arrays = [entry];
+    return scene;
+  },
   stopped: () => ({ arrays: [{ ...entry(view("tank", "5", [member(0)])), view: null, state: "stopped", text: "stopped; `stria start tank` starts it", drives: ["/dev/nvme0n1"] }], events: [], drives: [] }),
   hostile: () => {
     const nasty = `<img src=x onerror=alert(1)>"'&‮tank`;
@@ -298,7 +318,8 @@ export async function mock(scene_name, port = 0) {
     return made;
   };
   const server = createServer((request, response) => {
-    const path = new URL(request.url, "http://x").pathname;
+    // Below /proxy/ the same, as a reverse proxy shows it.
+    const path = new URL(request.url, "http://x").pathname.replace(/^\/proxy(?=\/)/, "");
     const chunks = [];
     request.on("data", (chunk) => chunks.push(chunk));
     request.on("end", async () => {
@@ -386,20 +407,21 @@ function forecast(like) {
   return { by_plan: true, text: known[0].name, like, known, levels: [level("0", 580518, 112, null, null, 1, 0.031), level("10", 518108, 123, 0.9, 1677, 2.1, 9.7e-6), level("5", 275847, 231, 0.85, 1692, 3.9, 4.9e-5), level("6", 218138, 293, 0.88, 1692, 6.6, 2.4e-9)] };
 }
 
-const USER = { name: "root", role: "admin", via: "unix" };
+const USER = { name: "root (user 0)", role: "admin", via: "unix" };
 
 const takes = ({ action }) => (action === "add" || action === "replace" ? { seconds: 4800, bytes: SIZE, bytes_per_s: 800e6, basis: "typical" } : null);
 
 function plan(action) {
   const drive = action.drive ?? action.new ?? "/dev/nvme12n1";
-  const loses = action.action === "destroy" || action.action === "create" ? ["everything on the drives that are named"] : [];
+  const carried = action.action === "destroy" ? [{ code: "loses-content", values: { drive: "/dev/nvme0n1", carries: ['a member of array "tank"', 'ext4 "backup"'] } }] : [];
+  const loses = action.action === "destroy" || action.action === "create" ? ["everything on the drives that are named", ...carried.map(() => "a drive has something on it")] : [];
   // A code that the page does not know: it shows the server's words.
   const unknown = { code: "of-tomorrow", values: {} };
   const title = action.action === "add" ? { code: "add-drive", values: { drive, array: action.array } } : unknown;
   return {
     action, title: `${drive} takes slot 3 of ${action.array ?? action.name} and is filled from the other drives.`,
     writes: action.action === "start" ? [] : [{ drive, identity: "SAMSUNG MZQL23T8HCLS-00A07, S64HNE0T599999", what: "superblock, bitmap, then the data of slot 3", said: { what: { code: "writes-new-member", values: {} }, loses: null }, extents: [{ start_bytes: 4096, length_bytes: 4096 }, { start_bytes: 134217728, length_bytes: SIZE - 134217728 }], loses: loses[0] ?? null }],
-    writes_nothing: action.action === "locate", loses, warnings: ["the rebuild reads every other member"], said: { title, loses: loses.map(() => unknown), warnings: [{ code: "pool-may-fill", values: {} }] }, forecast: null, role: "operate", confirm: loses.length > 0 || (action.action === "stop" && action.force) ? (action.array ?? action.name) : null,
+    writes_nothing: action.action === "locate", loses, warnings: ["the rebuild reads every other member"], said: { title, loses: [...loses.slice(carried.length).map(() => unknown), ...carried], warnings: [{ code: "pool-may-fill", values: {} }] }, forecast: null, role: "operate", confirm: loses.length > 0 || (action.action === "stop" && action.force) ? (action.array ?? action.name) : null,
   };
 }
 

@@ -42,7 +42,7 @@ const DOINGS = {
   },
 };
 const SCREENS = [
-  ["well", ""], ["empty", ""], ["degraded", ""], ["two", ""], ["bare", ""], ["rebuilding", ""], ["failed", ""], ["silent", ""], ["unseen", ""], ["paused", ""], ["read_only", ""], ["member_silent", ""], ["many", ""], ["many", "", "unfolded"], ["hostile", ""], ["told", "", "unfolded"], ["told", "", "choose"], ["told", "arrays"], ["told", "activity"], ["told", "alarms"], ["degraded", "", "choose"], ["degraded", "", "plan"], ["degraded", "", "gone"],
+  ["well", ""], ["empty", ""], ["degraded", ""], ["two", ""], ["bare", ""], ["rebuilding", ""], ["failed", ""], ["silent", ""], ["unseen", ""], ["paused", ""], ["read_only", ""], ["member_silent", ""], ["mismatch", ""], ["images", ""], ["many", ""], ["many", "", "unfolded"], ["hostile", ""], ["told", "", "unfolded"], ["told", "", "choose"], ["told", "arrays"], ["told", "activity"], ["told", "alarms"], ["degraded", "", "choose"], ["degraded", "", "plan"], ["degraded", "", "gone"],
   ["degraded", "arrays"], ["many", "arrays"], ["shared", "arrays"], ["degraded", "arrays/tank"], ["rebuilding", "arrays/tank", "measured"], ["stopped", "arrays/tank"],
   ["many", "drives"], ["shared", "drives"], ["empty", "create"], ["empty", "create", "levels"], ["degraded", "activity"], ["degraded", "alarms", "tested"], ["degraded", "settings"],
 ];

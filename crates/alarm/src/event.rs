@@ -44,6 +44,8 @@ pub enum Event {
     TestMessage,
     /// Writes fail, because a member has no space.
     NoSpace,
+    /// The file of a member was deleted: its bytes are lost when the array stops.
+    FileDeleted,
     /// A member does not answer.
     MemberSilent,
     /// An array does not answer.
@@ -58,6 +60,8 @@ pub enum Event {
     ReadOnly,
     /// Superblocks cannot be written, so writes and flushes fail.
     SuperblockRefused,
+    /// A drive's write cache is on, and its array sends it no flushes.
+    CacheUnflushed,
     /// A member is far slower than the others.
     SlowMember,
     /// A part of the configuration does not hold: a file that it names cannot be used.
@@ -84,6 +88,7 @@ impl Event {
             Self::SparesMissing => "SparesMissing".into(),
             Self::TestMessage => "TestMessage".into(),
             Self::NoSpace => "NoSpace".into(),
+            Self::FileDeleted => "FileDeleted".into(),
             Self::MemberSilent => "MemberSilent".into(),
             Self::ArraySilent => "ArraySilent".into(),
             Self::NotServed => "NotServed".into(),
@@ -91,6 +96,7 @@ impl Event {
             Self::Unreadable => "Unreadable".into(),
             Self::ReadOnly => "ReadOnly".into(),
             Self::SuperblockRefused => "SuperblockRefused".into(),
+            Self::CacheUnflushed => "CacheUnflushed".into(),
             Self::SlowMember => "SlowMember".into(),
             Self::ConfigFault => "ConfigFault".into(),
             Self::DriveWatch => "DriveWatch".into(),
@@ -105,6 +111,7 @@ impl Event {
             Self::Fail
                 | Self::FailSpare
                 | Self::NoSpace
+                | Self::FileDeleted
                 | Self::MemberSilent
                 | Self::ArraySilent
                 | Self::Mismatch
@@ -128,12 +135,14 @@ impl Event {
             Self::Fail
             | Self::DegradedArray
             | Self::NoSpace
+            | Self::FileDeleted
             | Self::MemberSilent
             | Self::ArraySilent
             | Self::NotServed
             | Self::Unreadable
             | Self::ReadOnly
             | Self::SuperblockRefused
+            | Self::CacheUnflushed
             | Self::ConfigFault
             | Self::DriveReplace => Severity::Critical,
         }

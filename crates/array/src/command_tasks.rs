@@ -10,7 +10,7 @@
 use crate::action::Action;
 use crate::core::Core;
 use crate::log::StartStage;
-use crate::{Command, CommandId, Flaw, MemberId, Refusal, Step};
+use crate::{Command, CommandId, DropCause, Flaw, MemberId, Refusal, Step};
 use stria_block::Nanos;
 
 /// 5 s: the longest that a step waits. Only a long replay or a member that hangs takes more than moments.
@@ -109,7 +109,7 @@ impl Core {
         self.on_every_lane(Step::StopRelyingOn(member)).await?;
         // It may have failed by itself meanwhile.
         let in_use = self.members.borrow().name_in_use(member);
-        let failed = in_use.and_then(|name| match self.fail_member(member, "failed on command") {
+        let failed = in_use.and_then(|name| match self.fail_member(member, DropCause::Failed) {
             true => Ok(()),
             false => Err(Refusal::NoRedundancyLeft(name)),
         });

@@ -138,6 +138,9 @@ pub struct ArrayConfig {
     pub log: Option<LogConfig>,
     /// The log records that a crash left and that still count.
     pub replay: Vec<LogRecord>,
+    /// Some members in sync do not know the last session of the log. A start without those that do would count records that it
+    /// voids, so another one begins before clients are served (R31).
+    pub session_is_torn: bool,
     /// Members in sync whose logs cannot be read: what records they held is not known (R80).
     pub lost_logs: Vec<MemberId>,
     /// Refuse all writes. An array planned from its drives begins so, since several lanes bind it and its spans one after
@@ -160,6 +163,7 @@ impl ArrayConfig {
             intent: None,
             log: None,
             replay: Vec::new(),
+            session_is_torn: false,
             lost_logs: Vec::new(),
             read_only: false,
         }

@@ -72,11 +72,11 @@ impl Consistency {
         self.intent.borrow_mut().as_mut().is_some_and(|intent| intent.begin(range))
     }
 
-    /// A write has ended. `complete`: no member misses it.
+    /// A write has ended.
     #[inline]
-    pub fn end_write(&self, range: &Range<SyncSector>, complete: bool, now: Nanos) {
+    pub fn end_write(&self, range: &Range<SyncSector>, now: Nanos) {
         if let Some(intent) = self.intent.borrow_mut().as_mut() {
-            intent.end(range, complete, now);
+            intent.end(range, now);
         }
     }
 

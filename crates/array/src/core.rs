@@ -108,7 +108,7 @@ impl Core {
             peers: Peers::new(config, partition),
             commands: Commands::default(),
             activity: Activity::default(),
-            run: RunState::new(config.read_only, replayed_count == 0 && !has_unsynced_slots(config)),
+            run: RunState::new(config.read_only, replayed_count == 0 && !config.session_is_torn && !has_unsynced_slots(config)),
             no_space: NoSpace::default(),
             steering: Steering::default(),
             sweep_changed: Waiters::default(),

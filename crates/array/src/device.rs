@@ -86,8 +86,8 @@ struct RunningUpdate {
     next: UpdateStep,
     /// Writes that have not ended.
     writes: usize,
-    /// If no member in sync took the update before: the writes to members that are not in sync. They follow once a member in sync
-    /// has taken this update (R58).
+    /// Writes that follow the others. If no member in sync took the update before: those to members that are not in sync, once a
+    /// member in sync has taken this update (R58). Of a list of bad blocks: the superblock (R52).
     followers: Vec<MetadataWrite>,
     failures: IoFailures,
     /// Its end as the steps so far decide it.
@@ -214,6 +214,12 @@ impl<R: Recorder> ArrayDevice<R> {
             status.members.iter_mut().for_each(|member| member.bad_sectors = 0);
         }
         status
+    }
+
+    /// True if a lane has reported bad blocks of a member, whether or not its list on disk names them. On the coordinator only.
+    pub fn has_bad_blocks_elsewhere(&self, member: MemberId) -> bool {
+        let driver = self.driver.borrow();
+        driver.coordinator_lane.as_ref().is_some_and(|lane| lane.coordinator.has_bad_blocks(member))
     }
 
     /// The number of consecutive sectors that belong to one of several lanes, from the coordinator on. `None`: no lane owns any.
@@ -445,7 +451,8 @@ impl<R: Recorder> Driver<R> {
                 running.end = UpdateEnd::Unwritten;
             }
         }
-        followers.retain(|write| !self.engine.has_dropped(write.member));
+        let has_failed = |member| running.failures.iter().any(|(failed, _)| *failed == member);
+        followers.retain(|write| !self.engine.has_dropped(write.member) && !has_failed(write.member));
         let mut writes = loop {
             let writes = match running.next {
                 _ if !followers.is_empty() => break followers,
@@ -455,10 +462,7 @@ impl<R: Recorder> Driver<R> {
                         running.next = UpdateStep::Write;
                     }
                     // A member that failed to take it is dropped at the end of this update, or gets it before the next.
-                    writes.retain(|write| {
-                        !self.engine.has_dropped(write.member)
-                            && !running.failures.iter().any(|(failed, _)| *failed == write.member)
-                    });
+                    writes.retain(|write| !self.engine.has_dropped(write.member) && !has_failed(write.member));
                     writes
                 }
                 UpdateStep::Write => {
@@ -491,6 +495,9 @@ impl<R: Recorder> Driver<R> {
                     writes.into_iter().partition(|write| self.engine.is_in_sync(write.member));
                 (writes, running.followers) = if leading.is_empty() { (followers, leading) } else { (leading, followers) };
             }
+            if let MetadataUpdate::BadBlocks { .. } = running.update {
+                running.followers = writes.split_off(1);
+            }
             running.writes = writes.len();
             for write in writes {
                 self.members[write.member.0].updates += 1;
@@ -504,6 +511,9 @@ impl<R: Recorder> Driver<R> {
         }
         if let MetadataUpdate::ResetLog = update {
             self.update_layout();
+        }
+        if let (MetadataUpdate::BadBlocks { member, .. }, false) = (&update, failures.is_empty()) {
+            self.recorder.as_mut().expect("the coordinator records").bad_blocks_failed(*member);
         }
         self.updated(&update, end, &failures);
     }

@@ -46,8 +46,8 @@ use crate::steer::LatencyTarget;
 use crate::sweep::Sweeper;
 use crate::task::Tasks;
 use crate::{
-    Action, ArrayConfig, ArraySector, Family, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, WritePolicy, hedge,
-    metadata_io, mirror_write, parity_write, resync_on_read, split_read,
+    Action, ArrayConfig, ArraySector, DropCause, Family, Flaw, IoFailures, Level, LogRecord, MemberId, UpdateEnd, WritePolicy,
+    hedge, metadata_io, mirror_write, parity_write, resync_on_read, split_read,
 };
 use std::rc::Rc;
 use stria_block::{Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, bytes};
@@ -78,7 +78,7 @@ impl Engine {
     pub(crate) fn on_lane(config: &ArrayConfig, member_limits: &[Limits], partition: Partition) -> Self {
         let is_own = |record: &&LogRecord| partition.owns(config.geometry.sync_of_stripe(record.stripe));
         let replay: Vec<LogRecord> = config.replay.iter().filter(is_own).cloned().collect();
-        let replays = !replay.is_empty();
+        let renews_log = !replay.is_empty() || config.session_is_torn;
         let core = Rc::new(Core::new(config, partition, replay.len()));
         core.members.borrow_mut().set_limits(member_limits);
         let sweeper = Rc::new(Sweeper::new());
@@ -87,7 +87,7 @@ impl Engine {
         core.ready.spawn(metadata_io::record_bad_blocks(Rc::clone(&core)));
         core.ready.spawn(metadata_io::record_bad_blocks_again(Rc::clone(&core)));
         if !core.run.is_prepared() {
-            core.ready.spawn(metadata_io::prepare_start(Rc::clone(&core), has_unsynced_slots(config), replays));
+            core.ready.spawn(metadata_io::prepare_start(Rc::clone(&core), has_unsynced_slots(config), renews_log));
         }
         core.ready.spawn(mark_clean_when_idle(Rc::clone(&core)));
         if config.geometry.level().is_redundant() {
@@ -98,7 +98,7 @@ impl Engine {
         if config.log.is_some() {
             core.ready.spawn(log_flush_forever(Rc::clone(&core)));
         }
-        if replays {
+        if !replay.is_empty() {
             let lost_logs = config.lost_logs.clone();
             core.ready.spawn(crate::replay::replay(Rc::clone(&core), replay, lost_logs, has_unsynced_slots(config)));
         }
@@ -413,7 +413,7 @@ impl Engine {
             if is_no_space(&error) && is_in_sync {
                 return Some(self.core.meet_no_space(member, &error));
             }
-            let dropped = self.core.fail_member(member, &format!("its write log could not be written: {error}"));
+            let dropped = self.core.fail_member(member, DropCause::Log(error.clone()));
             (!dropped).then(|| lost("write", &error.context))
         });
         if self.core.log_appended(member, error.as_ref()) {
@@ -440,7 +440,7 @@ impl Engine {
     /// Drops members whose metadata could not be written, if they can be spared. Returns the dropped ones (R15).
     pub(crate) fn drop_unrecorded(&mut self, failures: &IoFailures) -> Vec<MemberId> {
         let drops = |(member, error): &(MemberId, IoError)| {
-            self.core.fail_member(*member, &format!("its metadata could not be written: {error}")).then_some(*member)
+            self.core.fail_member(*member, DropCause::Metadata(error.clone())).then_some(*member)
         };
         failures.iter().filter_map(drops).collect()
     }
@@ -526,9 +526,9 @@ impl Engine {
         self.core.run.may_change()
     }
 
-    /// A member is gone, as its drive reports by itself.
+    /// A member is gone, as its drive reports by itself, with the reason in its words.
     pub fn lose(&mut self, member: MemberId, reason: &str) {
-        self.core.lose_member(member, reason);
+        self.core.lose_member(member, DropCause::Gone(reason.into()));
     }
 
     /// The handle that the next member gets.

@@ -22,8 +22,6 @@ struct Chunk {
     on_members: bool,
     /// A resync is due here since before the array started.
     needs_resync: bool,
-    /// Written while a member was missing, which may need the bit.
-    needed_by_missing: bool,
     last_write: Nanos,
 }
 
@@ -51,8 +49,7 @@ impl Intent {
         let mut chunks = vec![Chunk::default(); count as usize];
         let listed: Vec<u64> = config.dirty.iter().copied().filter(|&chunk| chunk < count).collect();
         for &chunk in &listed {
-            chunks[chunk as usize] =
-                Chunk { on_members: true, needs_resync: crashed, needed_by_missing: true, ..Chunk::default() };
+            chunks[chunk as usize] = Chunk { on_members: true, needs_resync: crashed, ..Chunk::default() };
         }
         let (wanted, refused) = (Vec::new(), BTreeMap::new());
         Self { chunk_sectors: config.chunk_sectors, chunks, consistent_below: 0, wanted, refusals: 0, refused, listed }
@@ -82,12 +79,11 @@ impl Intent {
         wait
     }
 
-    /// A write has ended. `complete`: no member misses it.
-    pub fn end(&mut self, range: &Range<SyncSector>, complete: bool, now: Nanos) {
+    /// A write has ended.
+    pub fn end(&mut self, range: &Range<SyncSector>, now: Nanos) {
         for index in self.span(range) {
             let chunk = &mut self.chunks[index];
             chunk.writers -= 1;
-            chunk.needed_by_missing |= !complete;
             chunk.last_write = now;
         }
     }
@@ -148,7 +144,7 @@ impl Intent {
             let still = chunk.on_members && chunk.writers == 0 && chunk.last_write <= since;
             if still {
                 assert!(!chunk.needs_resync, "the bit of a chunk that needs a resync is cleared");
-                (chunk.on_members, chunk.needed_by_missing) = (false, false);
+                chunk.on_members = false;
             }
             still
         });
@@ -203,7 +199,7 @@ mod tests {
         assert!(intent.begin(&SyncSector::span(0..16)), "the bits of two chunks are to be set");
         let set = intent.take_wanted();
         intent.recorded(&set);
-        intent.end(&SyncSector::span(0..16), true, 10);
+        intent.end(&SyncSector::span(0..16), 10);
         assert_eq!(intent.idle(14, 5), []);
         let idle = intent.idle(15, 5);
         assert_eq!(idle, [0, 1]);
@@ -211,7 +207,7 @@ mod tests {
             !intent.begin(&SyncSector::span(8..9)) && intent.is_marked(&SyncSector::span(0..8)),
             "what is to be cleared is set until it is"
         );
-        intent.end(&SyncSector::span(8..9), true, 16);
+        intent.end(&SyncSector::span(8..9), 16);
         assert_eq!(intent.clear(idle, 15), [0]);
         assert!(!intent.is_marked(&SyncSector::span(0..8)) && intent.is_marked(&SyncSector::span(8..16)) && intent.has_bits());
         intent.postpone(&[1], 20);

@@ -98,6 +98,15 @@ struct Queue {
     unflushed: Vec<usize>,
     unflushed_count: u32,
     unflushed_retiring: u64,
+    /// Appends that have ended in a volatile cache so far.
+    cached_count: u64,
+    /// The last flush of the member that failed, though the member stays: its error, and `cached_count` then. The drive may have
+    /// lost these appends, and says so once.
+    failed_flush: Option<(IoError, u64)>,
+    /// Appends from the oldest that may be lost in this way to the newest that a flush has made durable.
+    lost_count: u32,
+    /// The lost ones count until all numbers up to here are retired.
+    lost_up_to: u64,
     /// A flush for them runs, or its task is about to send one.
     flushing: bool,
 }
@@ -142,6 +151,8 @@ pub(crate) enum Full {
 pub(crate) struct AppendFlush {
     waits: Vec<usize>,
     count: u32,
+    /// The number of appends before them.
+    from: u64,
     /// The number below which the newest declares records retired.
     retiring: u64,
 }
@@ -544,7 +555,11 @@ impl Log {
         queue.busy = true;
         queue.in_flight_sectors = sectors;
         (queue.retiring, queue.free_below) = (retired_below, queue.retired_below);
-        let terms = AppendTerms { retired_below, free_below: queue.free_below, unsure_count: queue.unflushed_count };
+        if retired_below > queue.lost_up_to {
+            queue.lost_count = 0;
+        }
+        let unsure_count = queue.unflushed_count + queue.lost_count;
+        let terms = AppendTerms { retired_below, free_below: queue.free_below, unsure_count };
         Some((records, terms))
     }
 
@@ -560,6 +575,7 @@ impl Log {
             if !durable {
                 queue.unflushed.extend_from_slice(&waits);
                 queue.unflushed_count += 1;
+                queue.cached_count += 1;
                 queue.unflushed_retiring = queue.retiring;
             } else if error.is_none() {
                 queue.retired_below = queue.retiring;
@@ -666,23 +682,46 @@ impl Log {
             return None;
         }
         let (count, retiring) = (queue.unflushed_count, queue.unflushed_retiring);
-        Some(AppendFlush { waits: std::mem::take(&mut queue.unflushed), count, retiring })
+        let from = queue.cached_count - u64::from(count);
+        Some(AppendFlush { waits: std::mem::take(&mut queue.unflushed), count, from, retiring })
     }
 
     /// Ends that flush.
     pub fn flushed(&self, member: MemberId, flush: &AppendFlush, result: Result<(), &IoError>, wake: &mut impl FnMut(Waiter)) {
-        {
+        let error = {
             let mut queues = self.queues.borrow_mut();
             let queue = &mut queues[member.0];
             queue.unflushed_count -= flush.count;
-            match result {
-                Ok(()) => (queue.retired_below, queue.stalled) = (flush.retiring, false),
-                // Its declaration must be repeated.
-                Err(_) if queue.unflushed_count == 0 => queue.unflushed_retiring = queue.retired_below,
-                Err(_) => {}
+            // Another flush of the member may have had the one report of what was lost.
+            let told = queue.failed_flush.as_ref().filter(|(_, count)| flush.from < *count).map(|(error, _)| error.clone());
+            let error = result.err().cloned().or(told);
+            match error {
+                None => {
+                    (queue.retired_below, queue.stalled) = (flush.retiring, false);
+                    if queue.lost_count > 0 {
+                        queue.lost_count += flush.count;
+                    }
+                }
+                Some(_) => {
+                    // R22: they are not known to be durable, and must not look like damage if they are missing.
+                    queue.lost_count += flush.count;
+                    queue.lost_up_to = self.numbers.borrow().next();
+                    // Its declaration must be repeated.
+                    if queue.unflushed_count == 0 {
+                        queue.unflushed_retiring = queue.retired_below;
+                    }
+                }
             }
+            error
+        };
+        self.release(&flush.waits, error.as_ref(), wake, |wait| wait.not_durable -= 1);
+    }
+
+    /// A flush of a member has failed, of whatever it was, and the member stays: its appends that have ended may be lost.
+    pub fn flush_failed(&self, member: MemberId, error: &IoError) {
+        if let Some(queue) = self.queues.borrow_mut().get_mut(member.0) {
+            queue.failed_flush = Some((error.clone(), queue.cached_count));
         }
-        self.release(&flush.waits, result.err(), wake, |wait| wait.not_durable -= 1);
     }
 
     /// Members whose appends found no space, and may find some now.
@@ -708,5 +747,91 @@ impl Logged {
     /// A write without records.
     pub fn nothing() -> Self {
         Self { numbers: SmallVec::new(), wait: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stria_block::{Data, ErrorKind};
+
+    const MEMBER: MemberId = MemberId(0);
+
+    fn open() -> Log {
+        let log = Log::new(
+            Some(LogConfig { append_sectors_max: LogRecord::APPEND_SECTORS_MIN, new_data_sectors_max: 128, newest_only: false }),
+            0,
+        );
+        log.enter(StartStage::Open, &Ready::default());
+        log
+    }
+
+    /// Appends a record to the log of a member with a volatile cache. Returns how many appends before it are in doubt.
+    fn append(log: &Log) -> (Logged, u32) {
+        let record = LogRecord {
+            number: 0,
+            stripe: 0,
+            rows: StripSector::span(0..8),
+            written: 0..1,
+            parity: 0,
+            partial: Some(Data::zeros(4096)),
+            new_data: SmallVec::new(),
+            new_data_is_zeros: false,
+        };
+        let (logged, _) = log.take([[(MEMBER, record)]], Waiter::Straight(0));
+        let (_, terms) = log.next_append(MEMBER).expect("it has space");
+        let _ = log.appended(MEMBER, false, None, &mut |_| ());
+        (logged, terms.unsure_count)
+    }
+
+    fn lost() -> IoError {
+        IoError::new(ErrorKind::Other, "the cache is lost")
+    }
+
+    /// The next append said that all before it were durable. A crash then left a gap that looked like damage, and a degraded array
+    /// started by force only.
+    #[test]
+    fn what_a_failed_flush_may_have_lost_stays_in_doubt_while_an_older_append_counts() {
+        let log = open();
+        let flush = |result: Result<(), IoError>| {
+            let flush = log.begin_flush(MEMBER).expect("there is an append");
+            log.flushed(MEMBER, &flush, result.as_ref().map(|&()| ()), &mut |_| ());
+        };
+        let mut all = Vec::new();
+        for (result, unsure_count) in [(Ok(()), 0), (Err(lost()), 0), (Ok(()), 1), (Ok(()), 2)] {
+            let (mut logged, unsure) = append(&log);
+            assert_eq!(unsure, unsure_count, "append {}", all.len());
+            flush(result.clone());
+            assert_eq!(log.result(&mut logged), result);
+            all.push(logged);
+        }
+        let first = all.remove(0);
+        all.into_iter().for_each(|logged| log.retire_all(logged));
+        let (logged, unsure) = append(&log);
+        assert_eq!(unsure, 3, "the first one counts");
+        flush(Ok(()));
+        log.retire_all(first);
+        log.retire_all(logged);
+        assert_eq!(append(&log).1, 0, "what is lost is retired");
+    }
+
+    /// The kernel reports a lost write once: to a client's flush, say.
+    #[test]
+    fn an_append_is_not_durable_by_a_flush_after_one_that_failed() {
+        let log = open();
+        let (mut before, _) = append(&log);
+        let flush = log.begin_flush(MEMBER).expect("there is an append");
+        let (mut beside, _) = append(&log);
+        log.flush_failed(MEMBER, &lost());
+        let (mut after, _) = append(&log);
+        log.flushed(MEMBER, &flush, Ok(()), &mut |_| ());
+        assert_eq!(log.result(&mut before), Err(lost()));
+        let flush = log.begin_flush(MEMBER).expect("there are two more");
+        log.flushed(MEMBER, &flush, Ok(()), &mut |_| ());
+        assert_eq!([log.result(&mut beside), log.result(&mut after)], [Err(lost()), Err(lost())], "they share a flush");
+        let (mut next, _) = append(&log);
+        let flush = log.begin_flush(MEMBER).expect("there is an append");
+        log.flushed(MEMBER, &flush, Ok(()), &mut |_| ());
+        assert_eq!(log.result(&mut next), Ok(()));
     }
 }

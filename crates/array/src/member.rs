@@ -6,8 +6,8 @@ use crate::address::{Sectors, SyncSpace};
 use crate::lists::few;
 use crate::plan::Presence;
 use crate::{
-    ArrayConfig, ArraySector, ArrayState, BAD_BLOCK_SECTORS_MAX, Family, Geometry, Health, Level, MemberConfig, MemberId,
-    MemberProgress, MemberSector, MemberState, MemberStatus, SlotState, Synced,
+    ArrayConfig, ArraySector, ArrayState, BAD_BLOCK_SECTORS_MAX, DropCause, Family, Geometry, Health, Level, MemberConfig,
+    MemberId, MemberProgress, MemberSector, MemberState, MemberStatus, SlotState, Synced,
 };
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -42,7 +42,7 @@ pub(crate) struct Member {
     pub no_space_until: Nanos,
     /// Some of its bad blocks are rows that it had no space for.
     pub lacks_space: bool,
-    pub failure: Option<String>,
+    pub failure: Option<DropCause>,
     /// The number of the superblock update that says it was dropped.
     pub dropped_by: u64,
 }
@@ -474,18 +474,18 @@ impl Members {
     }
 
     /// A member that keeps its slot is gone. Returns whether that is new.
-    pub fn set_gone(&mut self, id: MemberId, reason: &str) -> bool {
+    pub fn set_gone(&mut self, id: MemberId, cause: DropCause) -> bool {
         let member = &mut self.all[id.0];
         if std::mem::replace(&mut member.is_gone, true) {
             return false;
         }
-        member.failure = Some(reason.to_string());
+        member.failure = Some(cause);
         self.look();
         true
     }
 
     /// Takes a member out of its slot.
-    pub fn drop_member(&mut self, id: MemberId, reason: Option<String>) {
+    pub fn drop_member(&mut self, id: MemberId, cause: Option<DropCause>) {
         let sufficed = self.suffices(|slot| self.is_in_sync(slot));
         for slot in &mut self.slots {
             if slot.replacement == Some(id) {
@@ -503,7 +503,7 @@ impl Members {
         self.failed.push(id);
         let member = &mut self.all[id.0];
         member.state = MemberState::Failed;
-        member.failure = reason;
+        member.failure = cause;
         // Judged after the drop, since a replacement in sync may have taken the slot.
         self.have_failed |= sufficed && !self.suffices(|slot| self.is_in_sync(slot));
         self.look();
@@ -581,7 +581,7 @@ impl Members {
         let before = slot.member.replace(id)?;
         let old = &mut self.all[before.0];
         old.state = MemberState::Failed;
-        old.failure = Some("replaced".into());
+        old.failure = Some(DropCause::Replaced);
         self.failed.push(before);
         // The bad blocks of a member that has failed do not count.
         self.look();
@@ -619,7 +619,8 @@ mod tests {
     fn an_array_with_a_member_that_is_gone_is_not_optimal() {
         let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[512; 3]).expect("good");
         let mut members = Members::new(&ArrayConfig::optimal("test", geometry));
-        assert!(members.is_optimal() && members.set_gone(MemberId(1), "pulled") && !members.set_gone(MemberId(1), "pulled"));
+        let pull = |members: &mut Members| members.set_gone(MemberId(1), DropCause::Gone("pulled".into()));
+        assert!(members.is_optimal() && pull(&mut members) && !pull(&mut members));
         assert!(!members.is_optimal() && !members.state(true, Synced::All).optimal);
         members.drop_member(MemberId(1), None);
         assert_eq!(members.health(), Health::Degraded);

@@ -305,13 +305,18 @@ impl MetadataUpdates {
         if end == UpdateEnd::Durable {
             self.bad.refused.borrow_mut().remove(&member);
             self.bad.outdated.borrow_mut().remove(&member);
-            self.bad.durable.borrow_mut().insert(member, blocks);
+            self.list_is_durable(member, blocks);
         } else {
             self.bad.refused.borrow_mut().insert(member);
         }
         self.bad.changed.wake_all(ready);
         // Bits wait for lists.
         self.intent_changed.wake_all(ready);
+    }
+
+    /// This list of a member is durable. What it lacks is still wanted.
+    pub fn list_is_durable(&self, member: MemberId, blocks: Vec<Range<MemberSector>>) {
+        self.bad.durable.borrow_mut().insert(member, blocks);
     }
 
     /// Waits for the lock on metadata updates. Two at once could write one superblock or bitmap page, and the older might

@@ -5,7 +5,9 @@
 use crate::core::Core;
 use crate::log::StartStage;
 use crate::member::add_rows;
-use crate::{Flaw, Health, MemberState, MetadataUpdate, Synced, UpdateEnd};
+use crate::metadata::UpdateLock;
+use crate::{Flaw, Health, MemberId, MemberSector, MemberState, MetadataUpdate, Synced, UpdateEnd};
+use std::ops::Range;
 use std::rc::Rc;
 use stria_block::Nanos;
 use stria_block::ranges::without;
@@ -15,16 +17,16 @@ const AGAIN_AFTER: Nanos = 1_000_000_000;
 
 /// Makes durable what the start relies on, before clients read by it (R31). If some slot is `unsynced`, the superblocks say so:
 /// otherwise the member could return after another crash as if it had never left, without what its cache held. If log records
-/// were replayed, a new log session voids them: replayed again with a member less, they could give the new data of a write whose
-/// old data a client has read.
-pub(crate) async fn prepare_start(core: Rc<Core>, unsynced: bool, replays: bool) {
+/// were replayed, or not all members know that they do not count, a new log session voids them: replayed with a member less, they
+/// could give the new data of a write whose old data a client has read.
+pub(crate) async fn prepare_start(core: Rc<Core>, unsynced: bool, renews_log: bool) {
     core.ready.until(&core.sweep_changed, || !core.run.is_read_only()).await;
     // R30, R31: replay raises the barrier for the same members, and one update serves both.
     if unsynced && !core.has(Flaw::ServedBeforeDrop) {
         core.metadata.raise_ack_barrier(&core.ready);
         core.wait_for_ack_barrier().await;
     }
-    if replays && !core.has(Flaw::ServedBeforeSession) {
+    if renews_log && !core.has(Flaw::ServedBeforeSession) {
         // A failing flush makes writes fail, and reads may go on: waiting would not help.
         let _ = core.log_open().await;
     }
@@ -158,9 +160,11 @@ pub(crate) async fn record_bad_blocks(core: Rc<Core>) {
         let mut blocks = core.members.borrow().get(member).config.bad_blocks.clone();
         // R69: rows that are no longer bad must not lose in a cache what was written to them. If a member that must stay cannot
         // flush, they are still listed.
+        let good_elsewhere = good_elsewhere(&core, member, &blocks);
         let flushed = core.flush_members().await.is_ok();
-        if !flushed {
-            core.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut blocks, rows));
+        match flushed {
+            true => shorten_lists(&core, &lock, good_elsewhere).await,
+            false => core.metadata.durable_bad_blocks(member).into_iter().for_each(|rows| add_rows(&mut blocks, rows)),
         }
         let end = core.update(&lock, MetadataUpdate::BadBlocks { member, blocks: blocks.clone() }).await;
         let state = core.members.borrow().get(member).state;
@@ -181,6 +185,29 @@ pub(crate) async fn record_bad_blocks(core: Rc<Core>) {
         }
         if core.metadata.bad_blocks_are_durable() {
             core.members.borrow_mut().lists_are_durable();
+        }
+    }
+}
+
+/// Rows that the durable lists of other members name although they are good, if the list of `member` is to name new ones.
+fn good_elsewhere(core: &Core, member: MemberId, blocks: &[Range<MemberSector>]) -> Vec<(MemberId, Vec<Range<MemberSector>>)> {
+    if without(blocks, &core.metadata.durable_bad_blocks(member)).is_empty() {
+        return Vec::new();
+    }
+    let members = core.members.borrow();
+    let good = |other| without(&core.metadata.durable_bad_blocks(other), &members.get(other).config.bad_blocks);
+    let others = members.active().filter(|&other| other != member).map(|other| (other, good(other)));
+    others.filter(|(_, good)| !good.is_empty()).collect()
+}
+
+/// R97: takes rows that are good from the durable lists of these members, and adds nothing to them.
+async fn shorten_lists(core: &Core, lock: &UpdateLock<'_>, lists: Vec<(MemberId, Vec<Range<MemberSector>>)>) {
+    for (member, good) in lists {
+        let still_good = without(&good, &core.members.borrow().get(member).config.bad_blocks);
+        let blocks = without(&core.metadata.durable_bad_blocks(member), &still_good);
+        let update = MetadataUpdate::BadBlocks { member, blocks: blocks.clone() };
+        if core.update(lock, update).await == UpdateEnd::Durable {
+            core.metadata.list_is_durable(member, blocks);
         }
     }
 }

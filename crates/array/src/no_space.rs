@@ -34,7 +34,7 @@ use crate::parity_code::{Parities, Unit, computed_parity, outputs};
 use crate::parity_io::{read_units, reconstruct, recover_rows};
 use crate::plan::{Presence, Rectangle, Strips};
 use crate::segments::one_piece;
-use crate::{ArraySector, Copy, Flaw, MemberId, MemberSector, MemberState};
+use crate::{ArraySector, Copy, DropCause, Flaw, MemberId, MemberSector, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Buffer, Data, IoError, Operation, bytes};
@@ -55,7 +55,7 @@ async fn discount_rebuilding(
         if let Some(member) = rebuilding {
             discounted.push((slot, member));
             if !core.mark_bad(member, rows, BadCause::NoSpace).await {
-                core.fail_member(member, "its bad-block log has no space for rows that a write has left open");
+                core.fail_member(member, DropCause::HalfWritten);
             }
         }
     }
@@ -99,7 +99,7 @@ pub(crate) async fn reconcile_copies(core: &Core, range: &Range<ArraySector>, fa
         while let Some((copy, member, cause)) = outdated(core, &copies, sectors, failed) {
             if !core.mark_bad(member, copy.start_sector.run(sectors), cause).await {
                 // Only dropping the member keeps it from being read.
-                core.fail_member(member, "it has no space for a write, and its bad-block log has none to say so");
+                core.fail_member(member, DropCause::NoSpace);
             }
         }
         result = result.and(align_filled(core, start.run(sectors)).await);
@@ -154,7 +154,7 @@ async fn take_copies_back(core: &Core, copies: &[Copy], copy: Copy, member: Memb
     let Some(held) = held else { return false };
     for (copy, other) in counted(core, copies, sectors) {
         if other != member && write_if_other(core, other, &copy.start_sector.run(sectors), &held).await.is_err() {
-            core.fail_member(other, "it has no space for a write, and its bad-block log has none to say so");
+            core.fail_member(other, DropCause::NoSpace);
         }
     }
     true
@@ -468,7 +468,7 @@ async fn write_if_other(core: &Core, member: MemberId, rows: &Range<MemberSector
                 mark_half_written(core, member, rows, BadCause::NoSpace).await?;
             }
             Err(error) => {
-                if !core.fail_member(member, &format!("write failed: {error}")) {
+                if !core.fail_member(member, DropCause::Write(error)) {
                     mark_half_written(core, member, rows, BadCause::Lost).await?;
                 }
             }

@@ -146,8 +146,8 @@ pub trait Recorder: Clone {
     /// Called only if the array has a bitmap.
     fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite>;
 
-    /// The writes that make `blocks` (sectors of the data area) the bad blocks of a member. `None`, the default: the format has
-    /// no space for them.
+    /// The writes that make `blocks` (sectors of the data area) the bad blocks of a member. Each is durable before the next begins
+    /// (R52). `None`, the default: the format has no space for them.
     fn record_bad_blocks(
         &mut self,
         member: MemberId,
@@ -156,6 +156,11 @@ pub trait Recorder: Clone {
     ) -> Option<Vec<MetadataWrite>> {
         let _ = (member, blocks, unix_seconds);
         None
+    }
+
+    /// Not all of the last list of a member was written. The next one changes the one before, which is durable (R52).
+    fn bad_blocks_failed(&mut self, member: MemberId) {
+        let _ = member;
     }
 
     /// The writes that begin a new log session: one batch, in any order. Called only if the array has a log, and after replay

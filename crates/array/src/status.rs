@@ -1,7 +1,7 @@
 //! The engine's state, as it is reported, and its events.
 
 use crate::address::SyncSpace;
-use crate::{MemberId, MemberSector, SyncSector, Synced};
+use crate::{DropCause, MemberId, MemberSector, SyncSector, Synced};
 use std::fmt;
 use stria_block::Nanos;
 
@@ -56,7 +56,7 @@ pub struct MemberStatus {
     /// The array's data is not complete without it, so that it cannot be failed.
     pub is_needed: bool,
     /// Why it was dropped, or is gone.
-    pub failure: Option<String>,
+    pub failure: Option<DropCause>,
 }
 
 /// The state of the array: the worst that applies.
@@ -326,7 +326,7 @@ pub enum Event {
         /// Its slot.
         slot: Option<usize>,
         /// The cause.
-        reason: String,
+        cause: DropCause,
     },
     /// A member is gone that the array cannot do without: it keeps its slot, and requests that need it fail.
     MemberGone {
@@ -335,7 +335,7 @@ pub enum Event {
         /// Its slot.
         slot: Option<usize>,
         /// The cause.
-        reason: String,
+        cause: DropCause,
     },
     /// A member has no space for what was to be written. It keeps its slot, and clients get "no space".
     NoSpace {

@@ -15,7 +15,7 @@ use crate::space::Arriving;
 use crate::status::{Event, Findings, StopCause, SweepKind, SweepStatus, percent};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work, check_health};
-use crate::{Family, Flaw, Level, MemberSector, MemberState, Synced, mirror_sweep};
+use crate::{DropCause, Family, Flaw, Level, MemberSector, MemberState, Synced, mirror_sweep};
 use smallvec::SmallVec;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
@@ -590,7 +590,7 @@ pub(crate) async fn take_slots(core: &Core, targets: &[RebuildTarget], from_noth
                 true => core.exclude(member),
                 false => core.let_go(member),
             }
-            core.event(Event::MemberFailed { member, slot: Some(target.slot), reason: "replaced".into() });
+            core.event(Event::MemberFailed { member, slot: Some(target.slot), cause: DropCause::Replaced });
         }
     }
     // Data rebuilt from parity, and parity rebuilt from data, is consistent by construction (R51). A copy is not. Nor is what the

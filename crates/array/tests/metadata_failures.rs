@@ -32,6 +32,8 @@ enum Fault {
     NoData,
     /// Its next flush fails.
     FailsFlush,
+    /// It takes superblocks, and no lists of bad blocks.
+    NoLists,
 }
 
 /// A drive that takes data, and metadata unless it has a fault.
@@ -61,7 +63,11 @@ impl BlockDevice for Drive {
             Fault::NoData if request.start_sector >= METADATA || matches!(request.operation, Operation::Read { .. }) => {
                 self.ram.submit(request);
             }
-            Fault::Refuses | Fault::ReadOnly | Fault::NoData | Fault::Dead => {
+            Fault::NoLists if request.start_sector != METADATA + 1 => {
+                self.updates.set(self.updates.get() + u64::from(request.start_sector == METADATA));
+                self.ram.submit(request);
+            }
+            Fault::Refuses | Fault::ReadOnly | Fault::NoData | Fault::Dead | Fault::NoLists => {
                 self.ended.push(request.complete(Err(IoError::new(ErrorKind::Failed, "refused"))));
             }
             Fault::Holds if request.start_sector >= METADATA => self.held.push(request),
@@ -87,7 +93,7 @@ impl BlockDevice for Drive {
     }
 }
 
-/// Writes one sector for each update, and notes bits and lists.
+/// Writes one sector for each update, and one before it for a list. Notes bits and lists.
 #[derive(Clone, Default)]
 struct OneSector {
     members: usize,
@@ -141,7 +147,8 @@ impl Recorder for OneSector {
             return None;
         }
         self.lists.borrow_mut().push(blocks.to_vec());
-        Some(vec![Self::write(member.0)])
+        let superblock = Self::write(member.0);
+        Some(vec![MetadataWrite { start_sector: superblock.start_sector + 1, ..superblock.clone() }, superblock])
     }
     fn log_layout(&self) -> <Self::Log as LaneLog>::Layout {}
 }
@@ -408,6 +415,22 @@ fn flushes_fail_while_a_list_without_space_names_what_was_written() {
         world.recorder.lists.borrow().last().map(|list| list.as_slice()),
         Some(&[MemberSector::new(40)..MemberSector::new(48)][..])
     );
+}
+
+/// R52: both were written at once. The drive may have an old list in that place, which names rows that are good.
+#[test]
+fn no_superblock_speaks_of_a_list_that_was_not_written() {
+    let mut world = World::of(Level::Raid0, vec![MemberSector::new(32)..MemberSector::new(48)]);
+    world.write(0, 1000).expect("it ends").expect("nothing bad there");
+    world.faults[1].set(Fault::NoLists);
+    let before = world.updates.get();
+    world.write(80, 1000).expect("it ends").expect("a flush will tell");
+    world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect_err("the list is not written");
+    assert_eq!(world.updates.get(), before, "no superblock");
+    world.faults[1].set(Fault::None);
+    (0..5000).for_each(|_| world.turn());
+    assert_eq!(world.updates.get(), before + 2, "the list and the superblock");
+    world.ask(0, 0, Operation::Flush, 1000).expect("it ends").expect("the list is there");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use stria_walls::{Order, word};
 /// From the ground up: what is pure, and what everything is made of; state that owns itself; what tasks share; what levels owe,
 /// and do; what is the same for all levels.
 const ORDER: &str = "
-    address level geometry partition lists segments task lock steer plan log_record config status refusal recorder command action
+    address level geometry partition lists segments task lock steer plan log_record config drop_cause status refusal recorder command action
     buffers clock stripes activity
     intent member consistent_ranges consistency space coalesce peers log metadata
     requests member_requests races mirror_writes straight_writes

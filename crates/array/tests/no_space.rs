@@ -13,6 +13,7 @@ use stria_array::{
     MemberConfig, MemberId, MemberSector, MemberState, MemberStatus, MetadataWrite, NEW_DATA_SECTORS_MAX, NoMetadata, Recorder,
     Synced,
 };
+use stria_block::ranges::without;
 use stria_block::{
     BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, RamDevice, Request, SECTOR_BYTES, bytes,
 };
@@ -118,10 +119,14 @@ impl BlockDevice for Copying {
 struct Told {
     in_sync: BTreeSet<MemberId>,
     has_bad: BTreeSet<MemberId>,
+    /// The members whose rows are all alike.
+    copies: usize,
     /// Members that were in sync with bad blocks at some time.
     were_both: BTreeSet<MemberId>,
-    /// How many bad sectors the list of each member on disk names.
-    listed: BTreeMap<MemberId, u64>,
+    /// The bad blocks that the list of each member on disk names.
+    listed: BTreeMap<MemberId, Vec<Range<MemberSector>>>,
+    /// Rows that the lists of all copies named at once: nothing could be read there after a crash.
+    nowhere: Vec<Range<MemberSector>>,
 }
 
 impl Told {
@@ -152,7 +157,11 @@ impl Recorder for Lists {
         let has_space = self.0.get() != Some(member) && rows.len() <= 512;
         let mut told = self.1.borrow_mut();
         if has_space {
-            told.listed.insert(member, rows.iter().map(|rows| rows.end - rows.start).sum());
+            told.listed.insert(member, rows.to_vec());
+            let lists: Vec<_> =
+                (0..told.copies).map(|copy| told.listed.get(&MemberId(copy)).cloned().unwrap_or_default()).collect();
+            let in_all = lists.iter().cloned().reduce(|all, list| without(&all, &without(&all, &list))).unwrap_or_default();
+            told.nowhere.extend(in_all);
         }
         match rows.is_empty() {
             true if has_space => drop(told.has_bad.remove(&member)),
@@ -684,6 +693,35 @@ fn only_the_strips_without_space_become_bad_blocks() {
     assert!(world.read(0, 16).expect("another copy has it") == world.model[..bytes(16)]);
 }
 
+/// R97. The list of a copy that had no space was written while the list of the other one still named the same rows, which that copy
+/// had just taken: after a crash in between neither could be read.
+#[test]
+fn rows_leave_the_list_of_one_copy_before_they_enter_that_of_another() {
+    for full in [0, 1] {
+        let mut world = World::of(Level::Raid1, Level::Raid1.default_layout(), (2, 512), true, 1, |_| 0);
+        world.told.borrow_mut().copies = 2;
+        let other = 1 - full;
+        world.full[other].set(true);
+        world.write(0, 8).expect_err("it has no space");
+        // A list is being written, and waits for a flush.
+        world.flush_ns[0].set(1_000_000_000);
+        let submit = |world: &mut World, tag, start_sector| {
+            let from = std::iter::once(Buffer::zeroed(bytes(8)).freeze()).collect();
+            world.array.submit(Request { tag, start_sector, sectors: 8, operation: Operation::Write { from, fua: false } });
+            world.pass(100_000_000);
+            assert!(world.ended.is_empty(), "lists wait");
+        };
+        submit(&mut world, 1, 16);
+        world.full[other].set(false);
+        world.full[full].set(true);
+        submit(&mut world, 2, 0);
+        world.pass(20_000_000_000);
+        assert_eq!(world.ended.len(), 2);
+        let told = world.told.borrow();
+        assert!(told.listed.contains_key(&MemberId(full)) && told.nowhere.is_empty(), "member {full}: {:?}", told.nowhere);
+    }
+}
+
 /// Each write left a bad block on each copy without space. When the list was full its member was dropped, then the next one, and
 /// the last one answered flushes with errors.
 #[test]
@@ -693,6 +731,7 @@ fn copies_on_a_full_file_system_keep_their_slots_however_many_writes_fail() {
             eprintln!("{level:?} of {members}, {full} are full, seed {seed}");
             let mut world = World::of(level, level.default_layout(), (members, 16384), false, seed, |_| 0);
             let size = world.model.len() as u64 / 512;
+            world.told.borrow_mut().copies = if level == Level::Raid1 { members } else { 0 };
             world.full[..full].iter().for_each(|is_full| is_full.set(true));
             // Each can overwrite what it took, and one takes more than another.
             (400..).step_by(1200).zip(&world.left[..full]).for_each(|(sectors, left)| left.set(sectors));
@@ -707,6 +746,7 @@ fn copies_on_a_full_file_system_keep_their_slots_however_many_writes_fail() {
                 assert_eq!(member.state, MemberState::InSync, "{:?}", world.array.take_events());
             }
             assert!(refused > 2000, "only {refused} writes had no space");
+            assert_eq!(world.told.borrow().nowhere, [], "R97");
             world.ask(0, 0, Operation::Flush).result.expect("no written data is lost");
             world.refill();
             world.fail(seed as usize % members);
@@ -730,7 +770,8 @@ fn parity_without_space_is_listed_or_its_member_dropped() {
         let _ = world.submit_write(start, 8);
         let is_told = world.ask(0, 0, Operation::Flush).result.is_err();
         let member = world.array.status().members[0].clone();
-        let listed = world.told.borrow().listed.get(&MemberId(0)).copied().unwrap_or(0);
+        let listed =
+            world.told.borrow().listed.get(&MemberId(0)).map_or(0, |rows| rows.iter().map(|rows| rows.end - rows.start).sum());
         let is_known = member.state == MemberState::Failed || member.bad_sectors <= listed;
         assert!(is_known || is_told, "write {turns}: {listed} of {} bad sectors are listed", member.bad_sectors);
     }

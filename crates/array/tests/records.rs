@@ -275,6 +275,44 @@ fn a_member_is_failed_by_command_only_when_no_write_relies_on_its_log_alone() {
     assert!(has_failed());
 }
 
+/// R87: the client was answered, so nothing but a flush can say that the data is not there. No history of the simulator needs this,
+/// as the atlas never takes more than redundancy replaces.
+#[test]
+fn a_flush_reports_a_write_that_was_acknowledged_early_and_lost() {
+    for flaw in [None, Some(Flaw::LostBehindUntold)] {
+        let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[1024; 4]).expect("it fits");
+        let map = geometry.stripe_map(0);
+        let [written, other] = [map.data[0], map.data[1]].map(|slot| MemberId(usize::from(slot)));
+        let log = LogConfig { append_sectors_max: 1024, new_data_sectors_max: NEW_DATA_SECTORS_MAX, newest_only: false };
+        let plans: Vec<Rc<RefCell<FaultPlan>>> = (0..4).map(|_| Rc::default()).collect();
+        let faulty = |plan: &Rc<RefCell<FaultPlan>>| {
+            Box::new(FaultDevice::new(RamDevice::new(Nowhere::START + 64), Rc::clone(plan))) as Box<dyn BlockDevice>
+        };
+        let config = ArrayConfig { log: Some(log), ..ArrayConfig::optimal("test", geometry) };
+        let mut array = ArrayDevice::new(&config, plans.iter().map(faulty).collect(), Nowhere::default(), 0);
+        array.with_engine(|engine| engine.set_flaw(flaw));
+        let mut now = 0;
+        support::carry_out(std::slice::from_mut(&mut array), &mut now, &mut Vec::new(), Command::Fail(other)).expect("redundant");
+        let mut ask = |sectors: u64, operation: Operation| {
+            array.submit(Request { tag: 1, start_sector: 0, sectors, operation });
+            let mut ended: Vec<Completion> = Vec::new();
+            // Long enough for what goes on behind the answer.
+            for _ in 0..1000 {
+                now += 1000;
+                array.poll(now, &mut ended);
+            }
+            ended.remove(0).result
+        };
+        let write =
+            || Operation::Write { from: std::iter::once(Buffer::zeroed(8 * SECTOR_BYTES).freeze()).collect(), fua: false };
+        ask(8, write()).expect("all is well");
+        plans[written.0].borrow_mut().bad.push((0..1024, FaultKind::Write));
+        ask(8, write()).expect("its records are logged");
+        let flushed = ask(0, Operation::Flush);
+        assert_eq!(flushed.is_err(), flaw.is_none(), "{flaw:?}: {flushed:?}");
+    }
+}
+
 /// The drop could be recorded only after that, and a crash before would bring the member back as one that was never away.
 #[test]
 fn no_member_is_failed_by_command_during_replay() {

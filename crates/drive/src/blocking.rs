@@ -2,6 +2,7 @@
 
 use crate::error::{Action, io_error};
 use crate::extents::extents_of;
+use crate::info::Waits;
 use crate::{DriveKind, SyncDrive};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2};
@@ -37,12 +38,7 @@ pub(crate) fn carry_out(drive: &SyncDrive, request: &mut Request) -> Result<(), 
     let (action, result) = match &mut request.operation {
         Operation::Read { into } => (Action::Read, read(drive, start, into)),
         Operation::Write { from, fua } => (Action::Write, write(drive, start, from, *fua)),
-        Operation::Flush => {
-            let flushed = patiently(|| fdatasync(drive.file()));
-            // At once: a flush of another lane that the kernel tells nothing may end before this one's lane looks.
-            drive.count_flush(flushed.is_err());
-            (Action::Flush, flushed.map_err(Trouble::from))
-        }
+        Operation::Flush => (Action::Flush, flush(drive).map_err(Trouble::from)),
         &mut Operation::WriteZeroes { fua, unmap, fast } => (Action::WriteZeroes, zero(drive, start, len, fua, unmap, fast)),
         Operation::Extents { extents } => {
             let block_sectors = u64::from(drive.info().limits.logical_block_bytes) / SECTOR_BYTES as u64;
@@ -69,6 +65,19 @@ fn patiently<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> 
             outcome => return outcome,
         }
     }
+}
+
+/// Makes durable what the drive has taken. A failure counts at once: a flush of another lane that the kernel tells nothing may end
+/// before this one's lane looks. So a flush that succeeds waits for the calls that may have had its report.
+fn flush(drive: &SyncDrive) -> Result<(), Errno> {
+    let call = drive.begin_reported();
+    let flushed = patiently(|| fdatasync(drive.file()));
+    drive.count_flush(flushed.is_err());
+    drop(call);
+    if flushed.is_ok() {
+        drive.wait_for_reports();
+    }
+    flushed
 }
 
 /// True if direct I/O takes this memory as it is.
@@ -125,11 +134,18 @@ fn write(drive: &SyncDrive, start: u64, from: &[Data], fua: bool) -> Result<(), 
 }
 
 fn write_slices(drive: &SyncDrive, start: u64, mut slices: &mut [IoSlice<'_>], fua: bool) -> Result<(), Trouble> {
-    let flags = if fua { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
+    // Through the page cache, and on a file system with a server, the flush is a call of its own, so that its error is known from
+    // that of the write: such a server may find only then that it has no space for what it took before.
+    let by_write = fua && drive.info().direct && drive.waits() != Waits::Untold;
+    let flags = if by_write { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
     let (mut done, mut retries) = (0, 0);
     while !slices.is_empty() {
         let count = slices.len().min(PIECES_MAX);
-        let moved = patiently(|| pwritev2(drive.file(), &slices[..count], start + done as u64, flags))?;
+        let call = by_write.then(|| drive.begin_reported());
+        let moved = patiently(|| pwritev2(drive.file(), &slices[..count], start + done as u64, flags)).inspect_err(|&errno| {
+            drive.count_write(by_write, errno);
+        })?;
+        drop(call);
         let moved = moved - moved % drive.alignment().1;
         if moved == 0 {
             retries += 1;
@@ -141,6 +157,9 @@ fn write_slices(drive: &SyncDrive, start: u64, mut slices: &mut [IoSlice<'_>], f
         retries = 0;
         done += moved;
         IoSlice::advance_slices(&mut slices, moved);
+    }
+    if fua && !by_write {
+        flush(drive)?;
     }
     Ok(())
 }
@@ -160,7 +179,7 @@ fn zero(drive: &SyncDrive, start: u64, len: u64, fua: bool, unmap: bool, fast: b
     ];
     for flags in ways.into_iter().flatten() {
         match patiently(|| free(drive, flags, start, len)) {
-            Ok(()) if fua => return Ok(patiently(|| fdatasync(drive.file()))?),
+            Ok(()) if fua => return Ok(flush(drive)?),
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
             outcome => return Ok(outcome?),
         }
@@ -176,4 +195,40 @@ fn zero(drive: &SyncDrive, start: u64, len: u64, fua: bool, unmap: bool, fast: b
         done += part;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Access;
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use std::os::fd::AsRawFd;
+
+    /// The kernel may have reported with it that it has lost other writes, and reports that once.
+    #[test]
+    fn a_fua_write_that_fails_counts_as_a_flush_that_failed() {
+        let memory = memfd_create("drive", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&memory, 1 << 20).unwrap();
+        let path = format!("/proc/self/fd/{}", memory.as_raw_fd());
+        let write = |drive: &SyncDrive, fua| {
+            let operation = Operation::Write { from: std::iter::once(Data::zeros(4096)).collect(), fua };
+            let mut request = Request { tag: 1, start_sector: 0, sectors: 8, operation };
+            carry_out(drive, &mut request)
+        };
+        let counts = |drive: &SyncDrive| {
+            [false, true].map(|fua| {
+                write(drive, fua).unwrap_err();
+                drive.failed_flushes()
+            })
+        };
+        let drive = SyncDrive::open(path.as_ref(), Access::Exclusive).unwrap();
+        write(&drive, true).unwrap();
+        fcntl_add_seals(&memory, SealFlags::FUTURE_WRITE).unwrap();
+        assert_eq!(counts(&drive), [0, 0], "it was refused before anything was sent");
+        drop(drive);
+        let drive = || SyncDrive::open(path.as_ref(), Access::ReadOnly).unwrap();
+        let by_write = u64::from(drive().info().direct);
+        assert_eq!(counts(&drive()), [0, by_write], "through the page cache its flush was not sent");
+        assert_eq!(counts(&drive().that_waits(Waits::Untold)), [0, 0], "nor beside a server");
+    }
 }

@@ -27,12 +27,14 @@ pub enum DriveError {
         source: io::Error,
     },
     /// The drive is in use.
-    #[error("{path} is in use by {holder}; stop it first")]
+    #[error("{path} is in use by {holder}{}", if *ends { ", which is ending; try again in a moment" } else { "; stop it first" })]
     Busy {
         /// As it was given.
         path: PathBuf,
         /// The user of the drive, as far as it is known.
         holder: String,
+        /// True if that is a process that has ended or is about to: the kernel still has its files open.
+        ends: bool,
     },
     /// The drive does not answer.
     #[error(

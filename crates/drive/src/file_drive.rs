@@ -8,7 +8,8 @@
 //! writes that ended before it began, and a running one may have begun too early.
 //!
 //! The kernel reports a lost write to one flush of a file alone. If a flush of one lane fails, the next flush of every other lane
-//! fails as well.
+//! fails as well. A FUA write flushes, too, where the drive has no command for it: if one fails, the next flush of every lane fails.
+//! A flush that succeeds waits for those in flight beside it ([`crate::reports`]).
 
 use crate::info::Waits;
 use crate::job::{Job, Pieces, Step};
@@ -273,11 +274,17 @@ impl FileDrive {
     }
 
     fn start_part(&mut self, request: Request, step: Step, part_of: Option<PartOf>) {
-        if self.drive.waits() == Waits::Untold && !self.watched.way.get().commands(step) {
+        // Through the page cache a FUA write is a write and a flush.
+        let is_fua = matches!(request.operation, Operation::Write { fua: true, .. });
+        let is_command = self.watched.way.get().commands(step);
+        if (self.drive.waits() == Waits::Untold || is_fua && !self.info().direct) && !is_command {
             return self.ask_workers(Work { request, since: self.ring.now(), part_of });
         }
         let pieces = self.spare_pieces.pop().unwrap_or_default();
-        let job = Job::new(request, step, self.ring.now(), self.drive.clone(), pieces);
+        // Without a volatile cache nobody flushes.
+        let flushes = is_fua && !is_command && self.limits().volatile_cache;
+        let reported = flushes.then(|| self.drive.begin_reported());
+        let job = Job::new(request, step, self.ring.now(), self.drive.clone(), pieces).reported(reported);
         self.enter(job.registered(self.registered.clone()).part_of(part_of));
     }
 
@@ -370,13 +377,15 @@ impl FileDrive {
         }
     }
 
-    /// The result of a flush, which fails also if one of another lane has failed since the last one of this lane.
+    /// The result of a flush, which fails also if one of another lane, or a FUA write, has failed since the last one of this lane.
     fn told_of_all_lanes(&mut self, result: Result<(), IoError>) -> Result<(), IoError> {
         let failed = self.drive.failed_flushes();
         let before = std::mem::replace(&mut self.flushes.told_failed, failed);
         if result.is_ok() && before < failed {
-            let context =
-                format!("member {}: a flush of another lane failed: what was written before it may be lost", self.drive.name());
+            let context = format!(
+                "member {}: an earlier flush or FUA write failed: what was written before it may be lost",
+                self.drive.name()
+            );
             return Err(IoError::new(ErrorKind::Other, context));
         }
         result
@@ -402,6 +411,8 @@ impl FileDrive {
     fn advance(&mut self, mut job: Job, result: i32) {
         let way = self.watched.way.get();
         let result = if way.commands(job.step) { job.result_of(result) } else { result };
+        // A command with FUA makes its own data durable, and flushes nothing else.
+        let flushes = matches!(job.request.operation, Operation::Write { fua: true, .. }) && !way.commands(job.step);
         let is = |errno: Errno| result == -errno.raw_os_error();
         let refused = is(Errno::OPNOTSUPP) || is(Errno::NOSYS);
         if refused && job.step == Step::Transfer && way == Way::Polled {
@@ -428,7 +439,13 @@ impl FileDrive {
         let result = match job.advance(result) {
             Ok(false) => return self.enter(job),
             Ok(true) => Ok(()),
-            Err(error) => Err(error),
+            Err(error) => {
+                // At the end of a file that was cut short nothing fails: less is moved.
+                if flushes && result < 0 {
+                    self.drive.count_write(true, Errno::from_raw_os_error(-result));
+                }
+                Err(error)
+            }
         };
         let result = self.unless_lost(result);
         self.time(&job.request.operation, job.since);
@@ -538,14 +555,20 @@ mod tests {
     use stria_block::{Buffer, Segments};
     use stria_testkit::nvme;
 
-    #[test]
-    fn a_flush_that_fails_on_one_lane_fails_on_each_once() {
+    /// A drive that two lanes use, in a folder that is removed with the first part.
+    fn two_lanes() -> (tempfile::TempDir, SyncDrive, [Ring; 2], [FileDrive; 2]) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("drive.img");
         std::fs::File::create(&path).unwrap().set_len(1 << 20).unwrap();
         let drive = SyncDrive::open(&path, Access::Exclusive).unwrap();
         let rings = [Ring::new().unwrap(), Ring::new().unwrap()];
-        let mut lanes = rings.each_ref().map(|ring| FileDrive::new(drive.clone(), ring));
+        let lanes = rings.each_ref().map(|ring| FileDrive::new(drive.clone(), ring));
+        (folder, drive, rings, lanes)
+    }
+
+    #[test]
+    fn a_flush_that_fails_on_one_lane_fails_on_each_once() {
+        let (_folder, drive, rings, mut lanes) = two_lanes();
         let flush = || Request { tag: 1, start_sector: 0, sectors: 0, operation: Operation::Flush };
         let ended = |lane: &mut FileDrive, ring: &Ring| {
             let mut ended = Vec::new();
@@ -567,6 +590,52 @@ mod tests {
         let mut later = FileDrive::new(drive.clone(), &rings[0]);
         later.submit(flush());
         ended(&mut later, &rings[0]).unwrap();
+    }
+
+    /// The write's own flush may have failed, and the kernel says once what it has lost.
+    #[test]
+    fn a_fua_write_that_fails_is_told_to_the_next_flush_of_each_lane() {
+        let (_folder, drive, _rings, mut lanes) = two_lanes();
+        let outcomes = [Errno::NOSPC, Errno::PERM].map(|errno| (true, errno, false));
+        for (fua, errno, is_lost) in outcomes.into_iter().chain([(false, Errno::IO, false), (true, Errno::IO, true)]) {
+            let operation = Operation::Write { from: std::iter::once(stria_block::Data::zeros(4096)).collect(), fua };
+            let request = Request { tag: 1, start_sector: 0, sectors: 8, operation };
+            let mut job = Job::new(request, Step::Transfer, 0, drive.clone(), Pieces::default());
+            job.entry(&(0..0));
+            lanes[0].advance(job, -errno.raw_os_error());
+            assert!(lanes[0].completions.remove(0).result.is_err(), "{errno}");
+            for (lane, again) in [(0, false), (1, false), (0, true), (1, true)] {
+                let request = Request { tag: 1, start_sector: 0, sectors: 0, operation: Operation::Flush };
+                lanes[lane].flushes.running.push(request);
+                lanes[lane].flushed(&Ok(()));
+                let result = lanes[lane].completions.remove(0).result;
+                assert_eq!(result.is_err(), is_lost && !again, "{errno}, lane {lane}, again: {again}: {result:?}");
+            }
+        }
+    }
+
+    /// R8: the write had ended in the kernel, and its lane had not looked. A flush of the other lane, which the kernel told nothing
+    /// any more, succeeded.
+    #[test]
+    fn a_flush_waits_for_the_end_of_fua_writes_beside_it() {
+        let (_folder, _drive, rings, mut lanes) = two_lanes();
+        let operation = Operation::Write { from: std::iter::once(stria_block::Data::zeros(4096)).collect(), fua: true };
+        lanes[0].submit(Request { tag: 1, start_sector: 0, sectors: 8, operation });
+        rings[0].drain();
+        lanes[0].ended_jobs.borrow_mut()[0].1 = -Errno::IO.raw_os_error();
+        lanes[1].submit(Request { tag: 2, start_sector: 0, sectors: 0, operation: Operation::Flush });
+        let mut ended = Vec::new();
+        for _ in 0..100 {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+            lanes[1].poll(0, &mut ended);
+        }
+        assert!(ended.is_empty(), "the write may have had its report: {:?}", ended[0].result);
+        lanes[0].poll(0, &mut ended);
+        assert!(ended.remove(0).result.is_err());
+        while ended.is_empty() {
+            lanes[1].poll(0, &mut ended);
+        }
+        assert!(ended.remove(0).result.is_err(), "what was written before the flush may be lost");
     }
 
     /// Not a test by itself: the part of the next one that runs in the guest.

@@ -1,5 +1,6 @@
 //! The properties of a drive: everything that is known without reading its sectors.
 
+use crate::sysfs::{SYSFS, whole_folder};
 use crate::within::within_at;
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -115,6 +116,15 @@ pub fn real_path_within(path: &Path, patience: Duration) -> PathBuf {
     real.ok().and_then(Result::ok).unwrap_or_else(|| path.to_owned())
 }
 
+impl DriveInfo {
+    /// Whether the kernel says now that the drive has a volatile cache: programs and resets switch it while the drive is open.
+    /// `None`: it is a file, or gone.
+    pub fn has_volatile_cache_now(&self) -> Option<bool> {
+        let Identity::BlockDevice { major, minor } = self.identity else { return None };
+        Some(Sysfs::of(rustix::fs::makedev(major, minor))?.has_volatile_cache())
+    }
+}
+
 impl Identity {
     /// The disk of a partition; `None`: it is none.
     pub fn disk(self) -> Option<Self> {
@@ -144,10 +154,7 @@ pub(crate) struct Sysfs {
 impl Sysfs {
     /// The same of the device with this number. `None`: a file system without a device.
     pub(crate) fn of(number: u64) -> Option<Self> {
-        let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-        let device = Path::new(&link).canonicalize().ok()?;
-        let whole = if device.join("partition").exists() { device.parent()?.to_path_buf() } else { device };
-        Some(Self { device: whole })
+        Some(Self { device: whole_folder(Path::new(SYSFS), number).ok()? })
     }
 
     pub(crate) fn device(&self) -> &Path {
@@ -162,6 +169,11 @@ impl Sysfs {
 
     pub(crate) fn number(&self, page: &str) -> Option<u64> {
         self.text(page)?.parse().ok()
+    }
+
+    /// Unknown counts as volatile (R9): a needless flush costs time, a missing one data.
+    pub(crate) fn has_volatile_cache(&self) -> bool {
+        self.text("queue/write_cache").as_deref() != Some("write through")
     }
 
     /// Vendor and model as one; SCSI pads and splits them.

@@ -10,6 +10,7 @@ use crate::info::Waits;
 use crate::parts::PartOf;
 use crate::passthrough::{self, Command, Memory};
 use crate::registered::Registered;
+use crate::sync_drive::ReportedCall;
 use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
 use rustix::fd::AsRawFd;
@@ -62,6 +63,8 @@ pub(crate) struct Job {
     /// The transfer that this is a part of.
     pub(crate) part_of: Option<PartOf>,
     drive: SyncDrive,
+    /// It may use up the kernel's report of a loss.
+    _reported: Option<ReportedCall>,
     /// The index of the drive's file among the ring's registered files.
     registered: Option<Rc<Registered>>,
     done_bytes: usize,
@@ -73,7 +76,8 @@ pub(crate) struct Job {
 impl Job {
     /// A job that begins with `step`. `pieces`: an emptied list of an earlier job, to save an allocation.
     pub(crate) fn new(request: Request, step: Step, since: Nanos, drive: SyncDrive, pieces: Pieces) -> Self {
-        Self { request, step, since, part_of: None, registered: None, drive, done_bytes: 0, pieces, bounce: None, retries: 0 }
+        let (part_of, registered, bounce) = (None, None, None);
+        Self { request, step, since, part_of, registered, _reported: None, drive, done_bytes: 0, pieces, bounce, retries: 0 }
     }
 
     /// The same job, with the index of the drive's registered file.
@@ -84,6 +88,11 @@ impl Job {
     /// The same job, as a part of a transfer.
     pub(crate) fn part_of(self, part_of: Option<PartOf>) -> Self {
         Self { part_of, ..self }
+    }
+
+    /// The same job, as a call to which the kernel may report a loss.
+    pub(crate) fn reported(self, reported: Option<ReportedCall>) -> Self {
+        Self { _reported: reported, ..self }
     }
 
     /// Takes the job apart: the request, and the emptied list.

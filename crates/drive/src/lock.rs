@@ -4,6 +4,7 @@
 //! work for a device that is locked so by three minutes, and `udevadm settle` waits for it.
 
 use crate::info::Sysfs;
+use crate::sysfs::{SYSFS, block_page, device_folder, is_partition};
 use crate::within::{METADATA, NotInTime, metadata_of_each_within, within_at};
 use crate::{DriveError, Identity};
 use rustix::fs::{AtFlags, CWD, Statx, StatxFlags, statx};
@@ -83,11 +84,15 @@ fn take(
         Err(TryLockError::Error(source)) => Some(Err(DriveError::System { path: path.to_owned(), action: "lock", source })),
     };
     let mut outcome = if patient { patiently(&mut attempt) } else { attempt() };
-    let busy = || Err(DriveError::Busy { path: path.to_owned(), holder: lock_holder(file) });
+    let holder = || file.metadata().ok().and_then(|metadata| holding_pid(&metadata, true));
+    let busy = || {
+        let pid = holder();
+        Err(DriveError::Busy { path: path.to_owned(), holder: holder_in_words(pid), ends: pid.is_some_and(is_dying) })
+    };
     if outcome.is_none() {
         let begun = Instant::now();
         outcome = try_for(PATIENCE_WITH_THE_DEAD, || {
-            attempt().or_else(|| match file.metadata().ok().and_then(|metadata| holding_pid(&metadata, true)) {
+            attempt().or_else(|| match holder() {
                 Some(holder) if is_dying(holder) => None,
                 // Released since, or held from another container, or by another user's process.
                 None if begun.elapsed() < PATIENCE_WITH_THE_UNKNOWN => None,
@@ -133,15 +138,26 @@ fn has_locked(pid: u32, metadata: &Metadata) -> bool {
     numbers.map(|entry| entry.file_name()).any(|number| is_it(&number))
 }
 
-/// True if a process has ended or is about to: a killed one waits for the requests that its ring has in flight.
+/// True if a process has ended or is about to. A killed one may first wait for a processor, and then waits for the requests that
+/// its ring has in flight, before the kernel calls it exiting.
 fn is_dying(pid: u32) -> bool {
-    /// `PF_EXITING` of the kernel.
-    const EXITING: u64 = 4;
+    /// `PF_EXITING` and `PF_SIGNALED` of the kernel.
+    const ENDING: u64 = 0x4 | 0x400;
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
     // The state follows the name in parentheses, which may hold anything. The flags are the seventh field from there.
     let mut fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
     let ended = fields.next().is_none_or(|state| matches!(state, "Z" | "X"));
-    ended || fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & EXITING != 0)
+    ended
+        || fields.nth(5).and_then(|flags| flags.parse::<u64>().ok()).is_some_and(|flags| flags & ENDING != 0)
+        || std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| is_killed(&status))
+}
+
+/// True if a signal that nothing can stop waits for the process, or for its first thread: from the text of its `status`.
+fn is_killed(status: &str) -> bool {
+    /// The bit of `SIGKILL`.
+    const KILL: u64 = 1 << 8;
+    let pending = status.lines().filter_map(|line| line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:")));
+    pending.filter_map(|mask| u64::from_str_radix(mask.trim(), 16).ok()).any(|mask| mask & KILL != 0)
 }
 
 /// The process that has the lock on a file, in words.
@@ -151,7 +167,10 @@ pub(crate) fn file_holder(metadata: &Metadata) -> Option<String> {
 
 /// The process that has the lock on `file` (`flock`), in words.
 pub fn lock_holder(file: &File) -> String {
-    let pid = file.metadata().ok().and_then(|metadata| holding_pid(&metadata, true));
+    holder_in_words(file.metadata().ok().and_then(|metadata| holding_pid(&metadata, true)))
+}
+
+fn holder_in_words(pid: Option<u32>) -> String {
     pid.map_or("another process (unknown: it may run in another container)".into(), in_words)
 }
 
@@ -191,14 +210,13 @@ pub(crate) fn exclusive_holder(path: &Path, number: u64) -> String {
 
 /// The disk of a partition, or the partitions of a disk: node, number, and what it is in words.
 fn disk_and_partitions(number: u64) -> Vec<(PathBuf, u64, &'static str)> {
-    let link = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    let Ok(device) = Path::new(&link).canonicalize() else { return Vec::new() };
+    let Ok(device) = device_folder(Path::new(SYSFS), number) else { return Vec::new() };
     let known = |page: PathBuf, what| Some((node_of(&page)?, number_of(&page)?, what));
-    if device.join("partition").exists() {
+    if is_partition(&device) {
         return device.parent().and_then(|disk| known(disk.to_owned(), "its disk")).into_iter().collect();
     }
     let pages = std::fs::read_dir(&device).into_iter().flatten().flatten().map(|entry| entry.path());
-    pages.filter(|page| page.join("partition").exists()).filter_map(|page| known(page, "its partition")).collect()
+    pages.filter(|page| is_partition(page)).filter_map(|page| known(page, "its partition")).collect()
 }
 
 /// The node of a block device's entry in sysfs. The kernel writes a slash in its name as an exclamation mark.
@@ -214,8 +232,7 @@ fn number_of(page: &Path) -> Option<u64> {
 
 /// The exclusive user of one block device, as far as it is known: a device above it, a mount, or a process of ours.
 fn user_of(path: &Path, number: u64) -> Option<String> {
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let holders = std::fs::read_dir(format!("/sys/dev/block/{major}:{minor}/holders"))
+    let holders = std::fs::read_dir(block_page(Path::new(SYSFS), number).join("holders"))
         .map(|entries| entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect::<Vec<_>>())
         .unwrap_or_default();
     if !holders.is_empty() {
@@ -223,7 +240,7 @@ fn user_of(path: &Path, number: u64) -> Option<String> {
     }
     // A line of mountinfo: `36 35 98:0 /root /mountpoint options...`.
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let device = format!("{major}:{minor}");
+    let device = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
     let mount = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>()).find(|fields| fields.get(2) == Some(&&*device));
     match mount.as_ref().and_then(|fields| fields.get(4)) {
         Some(point) => Some(format!("the file system mounted at {point}")),
@@ -270,6 +287,14 @@ mod tests {
         assert!(try_for(Duration::from_secs(60), || is_dying(child.id()).then_some(())).is_some(), "unwaited for");
         child.wait().expect("it was killed");
         assert!(is_dying(child.id()));
+    }
+
+    #[test]
+    fn a_process_that_was_killed_is_dying_before_it_has_run() {
+        let status =
+            |thread, shared| format!("Pid:\t7\nSigPnd:\t{thread:016x}\nShdPnd:\t{shared:016x}\nSigBlk:\t0000000000000100\n");
+        assert!(is_killed(&status(0, 0x100)) && is_killed(&status(0x100, 0)), "by kill, and by the end of another thread");
+        assert!(!is_killed(&status(0x4000, 0x4000)), "it may handle SIGTERM");
     }
 
     #[test]

@@ -1,20 +1,18 @@
 //! Multipath devices: the device mapper combines several paths to one drive, and holds each of them for itself.
 
+use crate::sysfs::{SYSFS, whole_folder};
 use std::fs::read_to_string;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The multipath device that has this block device as one of its paths; a partition counts as its disk.
 pub fn multipath_of(path: &Path) -> Option<PathBuf> {
-    map_over(Path::new("/sys"), std::fs::metadata(path).ok()?.rdev())
+    map_over(Path::new(SYSFS), std::fs::metadata(path).ok()?.rdev())
 }
 
 /// The same of the block device `number`.
 pub(crate) fn map_over(sysfs: &Path, number: u64) -> Option<PathBuf> {
-    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
-    let device = sysfs.join(format!("dev/block/{major}:{minor}")).canonicalize().ok()?;
-    let whole = if device.join("partition").exists() { device.parent()? } else { &device };
-    let holders = std::fs::read_dir(whole.join("holders")).ok()?.flatten();
+    let holders = std::fs::read_dir(whole_folder(sysfs, number).ok()?.join("holders")).ok()?.flatten();
     holders.into_iter().find_map(|holder| {
         let map = holder.path().join("dm");
         // libdevmapper's prefix: other targets, such as an LVM volume, are users of the drive.

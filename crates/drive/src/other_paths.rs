@@ -6,6 +6,7 @@
 //! share them.
 
 use crate::lock::{exclusive_holder, file_holder, patiently};
+use crate::sysfs::device_folder;
 use crate::within::{metadata_of_each_within, metadata_within, within_each};
 use crate::{DriveError, Identity};
 use rustix::fs::{Mode, OFlags};
@@ -28,7 +29,7 @@ const LOOP_FILES_WITHIN: Duration = Duration::from_millis(500);
 /// # Errors
 /// One of them is in use, or the file behind a loop device is.
 pub(crate) fn claim(path: &Path, number: u64) -> Result<Vec<File>, DriveError> {
-    let busy = |holder| DriveError::Busy { path: path.to_owned(), holder };
+    let busy = |holder| DriveError::Busy { path: path.to_owned(), holder, ends: false };
     let sysfs = Path::new("/sys");
     if let Some((file, holder)) = backing_file(sysfs, number).and_then(|file| file_holder(&file.1).map(|holder| (file.0, holder)))
     {
@@ -63,7 +64,7 @@ fn open(node: &Path) -> Result<File, Errno> {
 
 /// The device nodes of the other paths. Those of a partition are partitions of the same number.
 fn others(sysfs: &Path, number: u64) -> Vec<PathBuf> {
-    let Some(device) = directory(sysfs, number) else { return Vec::new() };
+    let Ok(device) = device_folder(sysfs, number) else { return Vec::new() };
     let partition = read_to_string(device.join("partition")).ok();
     let whole = if partition.is_some() { device.parent().unwrap_or(&device) } else { &device };
     let devices = std::fs::read_dir(sysfs.join("block")).into_iter().flatten().flatten();
@@ -117,7 +118,7 @@ fn share_bytes(ours: &Range<u64>, theirs: &Range<u64>, aligned: bool) -> bool {
 
 /// The file behind the loop device `number`, or behind the one that it is a partition of.
 fn backing_file(sysfs: &Path, number: u64) -> Option<(String, Metadata)> {
-    let device = directory(sysfs, number)?;
+    let device = device_folder(sysfs, number).ok()?;
     backing_file_of(&device).or_else(|| backing_file_of(device.parent()?))
 }
 
@@ -129,11 +130,6 @@ fn backing_file_of(whole: &Path) -> Option<(String, Metadata)> {
 
 fn backing_path(whole: &Path) -> Option<String> {
     Some(read_to_string(whole.join("loop/backing_file")).ok()?.trim_end_matches('\n').to_owned())
-}
-
-fn directory(sysfs: &Path, number: u64) -> Option<PathBuf> {
-    let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    sysfs.join("dev/block").join(number).canonicalize().ok()
 }
 
 #[cfg(test)]

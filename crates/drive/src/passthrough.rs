@@ -7,6 +7,7 @@
 //! linux/nvme_ioctl.h.
 
 use crate::info::Sysfs;
+use crate::sysfs::{SYSFS, block_page, is_partition};
 use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, lock};
 use io_uring::types::Fd;
 use io_uring::{opcode, squeue};
@@ -61,12 +62,12 @@ impl Passthrough {
     /// there is none.
     pub fn open(info: &DriveInfo, access: Access, locked: Option<File>) -> Result<Self, String> {
         let Identity::BlockDevice { major, minor } = info.identity else { return Err("it is a file".into()) };
-        let page = format!("/sys/dev/block/{major}:{minor}");
-        if Path::new(&page).join("partition").exists() {
+        let number = rustix::fs::makedev(major, minor);
+        if is_partition(&block_page(Path::new(SYSFS), number)) {
             return Err("it is a partition, and commands are for whole drives".into());
         }
         let no_nvme = || "it is no NVMe drive, or its driver is older than that of Linux 5.19".to_owned();
-        let sysfs = Sysfs::of(rustix::fs::makedev(major, minor)).ok_or_else(no_nvme)?;
+        let sysfs = Sysfs::of(number).ok_or_else(no_nvme)?;
         let ((path, _), namespace) = command_device(&sysfs).zip(sysfs.number("nsid")).ok_or_else(no_nvme)?;
         let cannot = |errno: Errno| format!("{}: {}", path.display(), std::io::Error::from(errno));
         let file = match locked {
@@ -129,8 +130,7 @@ fn open_command_device(sysfs: &Sysfs, access: Access) -> Result<Option<File>, St
 pub(crate) fn lock_command_device(path: &Path, number: u64) -> Result<Option<File>, DriveError> {
     let Some(sysfs) = Sysfs::of(number) else { return Ok(None) };
     let Ok(Some(file)) = open_command_device(&sysfs, Access::Exclusive) else { return Ok(None) };
-    let page = format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-    lock::lock_commands(&file, path, Path::new(&page).join("partition").exists())?;
+    lock::lock_commands(&file, path, is_partition(&block_page(Path::new(SYSFS), number)))?;
     Ok(Some(file))
 }
 

@@ -20,12 +20,13 @@
 //!   would otherwise notice that with its next request.
 
 use crate::info::Sysfs;
+use crate::sysfs::{SYSFS, block_page};
 use crate::{DriveInfo, DriveKind};
 use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom, StatxFlags, statx};
 use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -114,8 +115,7 @@ impl Size {
             }
             DriveKind::BlockDevice => {
                 let bytes = info.limits.size_sectors * SECTOR_BYTES as u64;
-                let (major, minor) = (rustix::fs::major(metadata.rdev()), rustix::fs::minor(metadata.rdev()));
-                let entry = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
+                let entry = block_page(Path::new(SYSFS), metadata.rdev());
                 (behind_loop_device(file, metadata.rdev()), Some(bytes), entry.exists().then_some(entry))
             }
         };
@@ -221,9 +221,14 @@ impl Size {
         }
     }
 
-    /// True once after the file is seen to have been deleted.
+    /// True if the file was seen to have been deleted.
+    pub(crate) fn is_deleted(&self) -> bool {
+        self.deleted.load(Ordering::SeqCst)
+    }
+
+    /// The same, once.
     pub(crate) fn take_deletion(&self) -> bool {
-        self.deleted.load(Ordering::SeqCst) && !self.is_deletion_told.swap(true, Ordering::SeqCst)
+        self.is_deleted() && !self.is_deletion_told.swap(true, Ordering::SeqCst)
     }
 
     /// Checks a block device itself; waits for no drive.

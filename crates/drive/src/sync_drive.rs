@@ -7,15 +7,18 @@ use crate::error::{Action, io_error};
 use crate::info::{Sysfs, Waits, direct_alignment};
 use crate::multipath::map_over;
 use crate::passthrough::{Passthrough, lock_command_device};
+use crate::reports::Reports;
 use crate::size::{SeenSpace, Size};
+use crate::sysfs::{SYSFS, block_page};
 use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock, other_paths, size_limit};
+use rustix::fd::AsRawFd;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
 use std::fs::{File, Metadata};
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
@@ -51,8 +54,19 @@ struct Opened {
     io: IoOptions,
     passthrough: Option<Passthrough>,
     size: Size,
-    /// Flushes that failed, of all its [`FileDrive`](crate::FileDrive)s.
+    /// Flushes that failed, of all its [`FileDrive`](crate::FileDrive)s, and writes with FUA.
     failed_flushes: AtomicU64,
+    reports: Reports,
+}
+
+/// A call to which the kernel may report a loss, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct ReportedCall(SyncDrive, u64);
+
+impl Drop for ReportedCall {
+    fn drop(&mut self) {
+        self.0.0.reports.end(self.1);
+    }
 }
 
 impl Drop for Opened {
@@ -126,7 +140,7 @@ impl SyncDrive {
         if access != Access::ReadOnly
             && let Some(holder) = lock::loop_device_over(Identity::of(&metadata))
         {
-            return Err(DriveError::Busy { path: path.to_owned(), holder });
+            return Err(DriveError::Busy { path: path.to_owned(), holder, ends: false });
         }
         let mut info = inspect(path, kind, &file, &metadata, refusal, access)?;
         let passthrough = match io.passthrough {
@@ -148,6 +162,7 @@ impl SyncDrive {
             passthrough,
             size,
             failed_flushes: AtomicU64::new(0),
+            reports: Reports::default(),
         })))
     }
 
@@ -188,7 +203,13 @@ impl SyncDrive {
         self.lost()
     }
 
-    /// True once after [`SyncDrive::look_at_size`] found that its file was deleted or replaced, or the one behind it.
+    /// True if [`SyncDrive::look_at_size`] found that its file was deleted or replaced, or the one behind it: its bytes are lost
+    /// when the last handle closes.
+    pub fn is_deleted(&self) -> bool {
+        self.0.size.is_deleted()
+    }
+
+    /// The same, once.
     pub fn take_deletion(&self) -> bool {
         self.0.size.take_deletion()
     }
@@ -281,21 +302,54 @@ impl SyncDrive {
     /// # Errors
     /// As a [`Flush`](stria_block::Operation::Flush).
     pub fn sync(&self) -> Result<(), IoError> {
-        self.file().sync_data().map_err(|error| self.error(Action::Flush, 0, 0, &error))
+        let _call = self.begin_reported();
+        let flushed = self.file().sync_data();
+        self.count_flush(flushed.is_err());
+        flushed.map_err(|error| self.error(Action::Flush, 0, 0, &error))
+    }
+
+    /// A path that leads to this open drive while it is open, wherever its name leads by now: another drive may have been plugged
+    /// in there.
+    pub fn own_path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.file().as_raw_fd()).into()
     }
 
     pub(crate) fn file(&self) -> &File {
         self.0.file.as_ref().expect("it is closed only when it is dropped")
     }
 
-    /// The number of its flushes that failed.
+    /// The number of its flushes that failed, and of writes whose own flush may have failed.
     pub(crate) fn failed_flushes(&self) -> u64 {
         self.0.failed_flushes.load(Ordering::SeqCst)
+    }
+
+    /// A call begins to which the kernel may report a loss. It ends after its failure was counted.
+    pub(crate) fn begin_reported(&self) -> ReportedCall {
+        ReportedCall(self.clone(), self.0.reports.begin())
+    }
+
+    /// Waits until the failures of all such calls are counted that have begun before. Not on a lane, which may have one in flight.
+    pub(crate) fn wait_for_reports(&self) {
+        self.0.reports.wait_for_present();
     }
 
     /// Counts a flush that has ended, if it has failed.
     pub(crate) fn count_flush(&self, has_failed: bool) {
         self.0.failed_flushes.fetch_add(u64::from(has_failed), Ordering::SeqCst);
+    }
+
+    /// Counts a write that has failed, if it was `durable` by itself (`RWF_DSYNC`): its flush may be what failed, and the kernel
+    /// reports what it has lost to one call alone. Two errors are always the write's own. Direct I/O needs its space first, and the
+    /// permission is checked before anything is sent: no status of the block layer becomes `EPERM`.
+    pub(crate) fn count_write(&self, durable: bool, errno: Errno) {
+        self.count_flush(durable && !matches!(errno, Errno::NOSPC | Errno::DQUOT | Errno::PERM));
+    }
+
+    /// The same drive, as if it were on another kind of file system.
+    #[cfg(test)]
+    pub(crate) fn that_waits(mut self, waits: Waits) -> Self {
+        Arc::get_mut(&mut self.0).expect("no other handle").info.waits = waits;
+        self
     }
 
     /// Whether the kernel may wait when it takes a request.
@@ -406,7 +460,7 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
         }
         Some(Errno::BUSY) => {
             let holder = lock::exclusive_holder(&path, device_number);
-            DriveError::Busy { path, holder }
+            DriveError::Busy { path, holder, ends: false }
         },
         Some(Errno::ROFS) => unfit(
             &path,
@@ -421,8 +475,8 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
 
 /// True if the block device is read-only in the kernel. Some drivers allow opening it for writing nevertheless.
 fn is_write_protected(number: u64) -> bool {
-    let page = format!("/sys/dev/block/{}:{}/ro", rustix::fs::major(number), rustix::fs::minor(number));
-    std::fs::read_to_string(page).is_ok_and(|page| page.trim() == "1")
+    let page = block_page(Path::new(SYSFS), number);
+    std::fs::read_to_string(page.join("ro")).is_ok_and(|page| page.trim() == "1")
 }
 
 /// Opens the file without the page cache. If the file system refuses that, opens it with the page cache and returns the refusal
@@ -546,8 +600,7 @@ fn block_device_limits(path: &Path, file: &File, sysfs: Option<&Sysfs>) -> Resul
         logical_block_bytes,
         physical_block_bytes: rustix::fs::ioctl_blkpbszget(file).map_err(ask)?.max(logical_block_bytes),
         optimal_io_bytes: small(page("queue/optimal_io_size")),
-        // Unknown counts as volatile (R9): a needless flush costs time, a missing one data.
-        volatile_cache: sysfs.and_then(|sysfs| sysfs.text("queue/write_cache")).as_deref() != Some("write through"),
+        volatile_cache: sysfs.is_none_or(Sysfs::has_volatile_cache),
         discard_granularity_bytes: if discards { small(page("queue/discard_granularity")).max(logical_block_bytes) } else { 0 },
         unmap_zeroes: discards && page("queue/write_zeroes_max_bytes") > 0,
         rotational: false,

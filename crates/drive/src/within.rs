@@ -62,10 +62,20 @@ pub fn metadata_within(path: &Path, patience: Duration) -> Option<Metadata> {
 
 /// The same of these paths, which are looked at together.
 pub fn metadata_of_each_within(paths: impl IntoIterator<Item = PathBuf>, patience: Duration) -> Vec<Option<Metadata>> {
+    let each = each_within_at(METADATA, paths, patience, |path| std::fs::metadata(path).ok());
+    each.into_iter().map(Option::flatten).collect()
+}
+
+/// As [`within_at`], at these paths together. `None`: there is no result in time.
+pub fn each_within_at<T: Send + 'static>(
+    kind: &'static str,
+    paths: impl IntoIterator<Item = PathBuf>,
+    patience: Duration,
+    work: fn(&Path) -> T,
+) -> Vec<Option<T>> {
     let end = Instant::now() + patience;
-    let begin = |path| begin_at(METADATA, path, patience, |path| std::fs::metadata(path));
-    let begun: Vec<_> = paths.into_iter().map(begin).collect();
-    begun.into_iter().map(|begun| result_by(end, begun).ok()?.ok()).collect()
+    let begun: Vec<_> = paths.into_iter().map(|path| begin_at(kind, path, patience, work)).collect();
+    begun.into_iter().map(|begun| result_by(end, begun).ok()).collect()
 }
 
 /// The kind of a call for the metadata of a path.

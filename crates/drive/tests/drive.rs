@@ -154,6 +154,35 @@ fn drive_held_by_another_process_is_busy_until_that_is_killed() {
     }
 }
 
+/// Regression: between its kill and its end a process counted as a user that stays, so a start beside it was refused at once.
+#[test]
+fn a_killed_process_that_has_not_ended_yet_is_waited_for() {
+    let folder = Folder::on_disk();
+    let path = folder.file("member", 1 << 20);
+    let mut holder = Command::new(std::env::current_exe().unwrap());
+    holder.args(["--exact", "holder_process", "--nocapture"]).env("STRIA_TEST_HOLD", &path).stdout(Stdio::piped());
+    let mut holder = holder.spawn().unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "held"));
+    let pid = libc::pid_t::try_from(holder.id()).unwrap();
+    let stops = libc::PTRACE_O_TRACEEXIT as *mut libc::c_void;
+    // SAFETY: the child is ours, and no memory of either process is touched. From here on its first thread stops where it ends.
+    assert_eq!(unsafe { libc::ptrace(libc::PTRACE_SEIZE, pid, std::ptr::null_mut::<libc::c_void>(), stops) }, 0);
+    holder.kill().unwrap();
+    let mut status = 0;
+    // SAFETY: as above; `status` is written.
+    let stopped = unsafe { libc::waitpid(pid, &raw mut status, libc::__WALL) };
+    assert!(stopped == pid && libc::WIFSTOPPED(status), "{status:#x}");
+    let opening = std::thread::spawn(move || SyncDrive::open(&path, Access::Exclusive).map(drop));
+    // It is refused in far less, if at all.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!opening.is_finished(), "{:?}", opening.join());
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::ptrace(libc::PTRACE_CONT, pid, 0, 0) }, 0);
+    holder.wait().unwrap();
+    opening.join().unwrap().expect("it has ended");
+}
+
 #[test]
 fn mounted_device_is_busy() {
     let folder = Folder::on_disk();

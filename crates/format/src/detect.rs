@@ -3,7 +3,8 @@
 //!
 //! Knows the signatures that libblkid knows: RAID members (`firmware_raid` has those of mainboards), partition tables, volume
 //! managers, encryption, file systems, swap (most of them in `magics`). A drive that cannot be read counts as carrying something.
-//! Finding nothing is no proof: contents without a signature (a database on a raw drive) are not seen.
+//! Finding nothing is no proof: contents without a signature (a database on a raw drive) are not seen. [`unknown`] sees them in
+//! an image file, which is made empty.
 //!
 //! Sources: libblkid's list of magic numbers, and each format's own description.
 
@@ -38,6 +39,13 @@ const PIECE_SECTORS: u64 = 8;
 /// A drive may try for seconds to read a piece. After so many that it could not read, the rest of a window counts as unreadable.
 const BAD_PIECES_MAX: usize = 8;
 
+impl Signature {
+    /// True if the drive is a member of volumes that [`firmware`](crate::firmware) reads.
+    pub fn is_of_readable_volume(&self) -> bool {
+        [IMSM, DDF].contains(&self.name)
+    }
+}
+
 impl fmt::Display for Signature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)?;
@@ -50,6 +58,13 @@ impl fmt::Display for Signature {
 
 /// The name of a range that cannot be read.
 pub const UNREADABLE: &str = "something that cannot be read";
+
+/// The name of contents that have no known signature.
+pub const UNKNOWN: &str = "data without a known signature";
+
+/// The names of members of volumes that [`firmware`](crate::firmware) reads.
+const IMSM: &str = "Intel RAID (IMSM) member";
+const DDF: &str = "DDF RAID member";
 
 /// 1 MiB at either end.
 pub(crate) const WINDOW_SECTORS: u64 = 2048;
@@ -135,6 +150,15 @@ pub fn detect(drive_sectors: u64, read: &mut Read) -> Vec<Signature> {
     zfs(&ends, &mut found);
     partitions(&ends, &mut found);
     found
+}
+
+/// What lies in the first MiB without a signature that [`detect`] knows. Only of an image file is it somebody's data: such a file
+/// is empty when it is made, while a drive keeps what its erased signatures belonged to.
+pub fn unknown(drive_sectors: u64, read: &mut Read) -> Option<Signature> {
+    let sectors = drive_sectors.min(WINDOW_SECTORS);
+    let bytes = read(0, sectors).ok()?;
+    let is_zero = bytes.iter().all(|&byte| byte == 0);
+    (!is_zero).then(|| mark(UNKNOWN, String::new(), 0, bytes.len()))
 }
 
 /// A mark of firmware RAID (IMSM, DDF, and what `firmware_raid` knows) from `start_sector` on, which is behind the data of a
@@ -256,11 +280,11 @@ fn raid_members(ends: &Ends, found: &mut Vec<Signature>) {
         let Some(last) = (ends.drive_sectors * 512).checked_sub(block) else { continue };
         if let Some(anchor) = last.checked_sub(block).filter(|&at| ends.has(at, b"Intel Raid ISM Cfg Sig. ")) {
             let version = ends.text(anchor + 24, 8).map(|version| format!("version {version}"));
-            found.push(mark("Intel RAID (IMSM) member", version.unwrap_or_default(), anchor, 512));
+            found.push(mark(IMSM, version.unwrap_or_default(), anchor, 512));
         }
         if ends.has(last, b"\xde\x11\xde\x11") {
             let vendor = ends.text(last + 8, 8).map(|vendor| format!("vendor \"{vendor}\""));
-            found.push(mark("DDF RAID member", vendor.unwrap_or_default(), last, 512));
+            found.push(mark(DDF, vendor.unwrap_or_default(), last, 512));
         }
     }
 }

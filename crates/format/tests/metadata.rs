@@ -806,6 +806,27 @@ fn bad_blocks_are_told_relative_to_the_data() {
     assert_eq!(bad[0].start.get(), 10);
 }
 
+/// R52: the next list was laid out as a change of one that the drive did not take. The entry that stays had its only position in a
+/// sector that the cut left as it was, and in that list in another one.
+#[test]
+fn a_list_after_one_that_failed_moves_no_entry_of_the_list_before() {
+    let mut drives = created(Level::Raid1, 2, 0);
+    let mut start = started(&drives, &Options::default());
+    let data = start.config.slots[1].member.as_ref().expect("there").data_start_sector;
+    let list = |entries: std::ops::Range<u64>| entries.map(|at| data + at * 2..data + at * 2 + 1).collect::<Vec<_>>();
+    let mut record = |entries| start.recorder.record_bad_blocks(MemberId(1), list(entries), NOW).expect("room");
+    apply(&mut drives, &record(0..65));
+    // Only the entry of the second sector stays.
+    record(64..65);
+    start.recorder.bad_blocks_failed(MemberId(1));
+    let mut record = |entries| start.recorder.record_bad_blocks(MemberId(1), list(entries), NOW).expect("room");
+    let last = &record(64..65)[0];
+    drives[1].write(last.start_sector.get() + 1, &last.data[512..]);
+    let config = started(&drives, &Options::default()).config;
+    let bad = &config.slots[1].member.as_ref().expect("there").bad_blocks;
+    assert!(bad.iter().any(|rows| rows.start.get() == 128), "{bad:?}");
+}
+
 #[test]
 fn create_refuses_what_cannot_be_with_words() {
     let refuse = |change: &dyn Fn(&mut stria_format::md::Create)| {

@@ -109,7 +109,7 @@ impl Connection {
                     if input_len > 0 {
                         return Err(End::Refused("it sent data between its request for TLS and the reply"));
                     }
-                    link.tls = shared.tls().map(TlsStream::new).transpose()?.map(Box::new);
+                    link.tls = shared.tls().map(|tls| TlsStream::new(tls.files().current())).transpose()?.map(Box::new);
                     self.is_protected.store(true, Ordering::Relaxed);
                 }
                 Step::Agreed(agreement) => {

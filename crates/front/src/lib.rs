@@ -11,6 +11,7 @@
 //!          │  └ budget       the memory that all clients share
 //!          ├ link         the socket
 //!          │  └ tls          wire bytes in and out, plain bytes in and out (pure)
+//!          │     └ tls_files    certificates, also those that are renewed meanwhile
 //!          ├ handshake    bytes in, bytes out: option haggling        (pure)
 //!          └ session      bytes in, requests out, replies out         (pure)
 //!               └ wire    every constant and structure of the protocol (pure)
@@ -58,6 +59,7 @@ mod socket_file;
 mod socket_owner;
 mod talk;
 mod tls;
+mod tls_files;
 pub mod ublk;
 mod uri;
 mod vhost_user;
@@ -72,6 +74,7 @@ pub use options::Options;
 pub use server::{Server, ServerHandle};
 pub use socket_file::{SocketAccess, SocketError, SocketFile};
 pub use socket_owner::socket_owner;
-pub use tls::{ServerTls, TlsConfig, TlsError, server_tls};
+pub use tls::TlsConfig;
+pub use tls_files::{ServerTls, TlsError, TlsFiles};
 pub use uri::{nbd_target, nbd_uri};
 pub use vhost_user::{VhostUserDisk, VhostUserServer};

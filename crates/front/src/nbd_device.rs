@@ -141,7 +141,10 @@ impl NbdDevice {
     /// When its note cannot be made.
     pub fn adopt(index: u32, array: &NbdArray, options: &NbdDeviceOptions) -> Result<Option<Self>, NbdDeviceError> {
         let Some(note) = take_note(&options.notes, index)? else { return Ok(None) };
-        let connections = noted_connections(&note_path(&options.notes, index));
+        let connections = noted_connections(&note_path(&options.notes, index)).unwrap_or_else(|told| {
+            log::warn!("{}: {told}", path(index).display());
+            SEVERAL
+        });
         write_note(&options.notes, index, array, connections)?;
         announce(index);
         let (backend, options) = (backend(&array.uuid), NbdDeviceOptions { connections, ..options.clone() });
@@ -161,7 +164,19 @@ impl NbdDevice {
     /// True until it is detached by any program.
     pub fn is_attached(&self) -> bool {
         let is_noted = self.note.metadata().is_ok_and(|note| note.nlink() > 0);
-        is_noted && is_connected(self.index) && backend_of(self.index).as_ref() == Some(&self.backend)
+        is_noted && is_connected(self.index) && self.is_ours()
+    }
+
+    fn is_ours(&self) -> bool {
+        backend_of(self.index).as_ref() == Some(&self.backend)
+    }
+
+    /// Linux compares identities only where the device has one: that of another program may have none.
+    fn reconfigure(&self, order: &Order, action: &'static str) -> Result<(), NbdDeviceError> {
+        if !self.is_ours() {
+            return Err(NbdDeviceError::NotOurs(self.path()));
+        }
+        Driver::open()?.ask(command::RECONFIGURE, order).map_err(|error| refused(action, self.index, error))
     }
 
     /// Waits while another process detaches the device. After `patience` the detachment counts as broken off, and the note is
@@ -197,18 +212,21 @@ impl NbdDevice {
     /// # Errors
     /// The server cannot be reached, or has another export than before, or the kernel refuses.
     pub fn reconnect(&mut self, array: &NbdArray, target: &NbdTarget) -> Result<(), NbdDeviceError> {
+        if !self.is_ours() {
+            return Err(NbdDeviceError::NotOurs(self.path()));
+        }
         let (sockets, offer) = connect(target, self.options.connections)?;
         let number = |name| attribute(self.index, name).and_then(|value| value.parse::<u64>().ok());
         if let Some(what) = difference(number, &offer) {
             return Err(NbdDeviceError::Different { path: self.path(), what });
         }
-        let mut driver = Driver::open()?;
         let mut order = self.order(&sockets);
         // With a time-out of 0 Linux also checks requests only every 30 s, until it gets another time-out.
         if !self.requests_released {
             order.timeout_s = None;
         }
-        driver.ask(command::RECONFIGURE, &order).map_err(|error| refused("connect", self.index, error))?;
+        // The handshake took its time.
+        self.reconfigure(&order, "connect")?;
         if std::mem::take(&mut self.requests_released) {
             self.set_look_after();
         }
@@ -232,7 +250,7 @@ impl NbdDevice {
             return Ok(());
         }
         let order = Order { index: self.index, backend: Some(self.backend.clone()), timeout_s: Some(1), ..Order::default() };
-        Driver::open()?.ask(command::RECONFIGURE, &order).map_err(|error| refused("change", self.index, error))?;
+        self.reconfigure(&order, "change")?;
         self.requests_released = true;
         Ok(())
     }
@@ -299,11 +317,11 @@ impl NbdWatch {
     }
 }
 
-/// Detaches a device: requests of its users fail from now on.
+/// Detaches an array from a device: requests of its users fail from now on.
 ///
 /// # Errors
 /// When it is not attached, has users and `force` is not given, or the kernel refuses.
-pub fn detach(index: u32, notes: &Path, force: bool) -> Result<(), NbdDeviceError> {
+pub fn detach(index: u32, uuid: &[u8; 16], notes: &Path, force: bool) -> Result<(), NbdDeviceError> {
     let path = path(index);
     let mut driver = Driver::open()?;
     let users = if force { Vec::new() } else { users(&path) };
@@ -312,19 +330,30 @@ pub fn detach(index: u32, notes: &Path, force: bool) -> Result<(), NbdDeviceErro
     }
     let order = Order { index, ..Order::default() };
     // Before, so that its watcher does not connect it again.
-    let disconnected = without_note(notes, index, || driver.ask(command::DISCONNECT, &order));
+    let is_theirs = || array_of(index).as_ref() == Some(uuid);
+    let disconnected = without_note(notes, index, is_theirs, || driver.ask(command::DISCONNECT, &order));
     disconnected.map_err(|error| refused("detach", index, error))?;
     announce(index);
     Ok(())
 }
 
 /// Moves a device's note aside, by which its watcher knows of the detachment, and disconnects the device. If the kernel refuses,
-/// the note is moved back: it stays the file that the watcher has open.
-fn without_note(notes: &Path, index: u32, disconnect: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+/// the note is moved back: it stays the file that the watcher has open. So it is if the device is another array's by now, since
+/// the look for users takes its time, and Linux takes the number alone. `is_theirs`: the kernel's word on that. After a kill a
+/// note may be missing, be of an earlier device, or be written in part.
+fn without_note(
+    notes: &Path,
+    index: u32,
+    is_theirs: impl FnOnce() -> bool,
+    disconnect: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
     let (note, aside) = (note_path(notes, index), note_aside(notes, index));
     // Without a note it has no watcher.
     let _ = fs::rename(&note, &aside);
-    let outcome = disconnect();
+    let outcome = match is_theirs() {
+        true => disconnect(),
+        false => Err(io::Error::other("it was detached, or attached to another array, meanwhile")),
+    };
     let _ = if outcome.is_ok() { fs::remove_file(&aside) } else { fs::rename(&aside, &note) };
     outcome
 }
@@ -494,10 +523,20 @@ fn noted(
     connected
 }
 
-/// A note without that key may be of a device with several: then no request counts as lost too early.
-fn noted_connections(note: &Path) -> usize {
+/// How a device is treated of which nobody knows how many connections it has: no request counts as lost too early.
+const SEVERAL: usize = 2;
+
+/// # Errors
+/// What is not known, and what follows.
+fn noted_connections(note: &Path) -> Result<usize, String> {
     let text = fs::read_to_string(note).unwrap_or_default();
-    text.lines().find_map(|line| line.strip_prefix(CONNECTIONS)?.parse().ok()).unwrap_or(2)
+    text.lines().find_map(|line| line.strip_prefix(CONNECTIONS)?.parse().ok()).ok_or_else(|| {
+        let path = note.display();
+        format!(
+            "its note {path} is missing or written in part, perhaps as a process was killed: it counts as a device with several \
+             connections, whose requests wait longer after a restart; detach it and attach the array again"
+        )
+    })
 }
 
 fn file_error(path: &Path, source: io::Error) -> NbdDeviceError {
@@ -607,18 +646,31 @@ mod tests {
         let options = NbdDeviceOptions { connections: 1, timeout_s: None, dead_timeout_s: 1, notes: notes.to_owned() };
         let device = NbdDevice { index, backend: backend(&array.uuid), options, note, requests_released: false };
         let is_noted = || is_at(&device.note, &note_path(notes, index));
-        let failed = without_note(notes, index, || {
-            assert!(!is_noted() && device.note.metadata().expect("it is open").nlink() > 0, "it is on its way");
-            device.await_detachment(Duration::ZERO);
-            assert!(is_noted(), "a detachment that takes too long is none");
-            Err(Errno::INVAL.into())
-        });
+        let failed = without_note(
+            notes,
+            index,
+            || true,
+            || {
+                assert!(!is_noted() && device.note.metadata().expect("it is open").nlink() > 0, "it is on its way");
+                device.await_detachment(Duration::ZERO);
+                assert!(is_noted(), "a detachment that takes too long is none");
+                Err(Errno::INVAL.into())
+            },
+        );
         assert!(failed.is_err() && is_noted());
-        without_note(notes, index, || Err(Errno::INVAL.into())).expect_err("it fails");
+        without_note(notes, index, || true, || Err(Errno::INVAL.into())).expect_err("it fails");
         assert!(is_noted() && Note::read(&note_path(notes, index)).is_some());
-        without_note(notes, index, || Ok(())).expect("it is detached");
+        // Bug: another process detached the array and attached another one, which was then disconnected.
+        without_note(notes, index, || false, || unreachable!("it is another array's")).expect_err("it is refused");
+        assert!(is_noted());
+        without_note(notes, index, || true, || Ok(())).expect("it is detached");
         assert_eq!(device.note.metadata().expect("it is open").nlink(), 0, "its watcher ends");
-        without_note(notes, index, || Ok(())).expect("a device without a note is detached, too");
+        without_note(notes, index, || true, || Ok(())).expect("a device without a note is detached, too");
+        // Bug: without a note, or with one in part, the number alone decided; and a note that a killed process had moved aside
+        // kept the next array's device from being detached.
+        without_note(notes, index, || false, || unreachable!("it is another array's")).expect_err("it is refused");
+        fs::write(note_aside(notes, index), format!("STRIA_UUID={}\nSTRIA_NAME=old\n", "08".repeat(16))).expect("written");
+        without_note(notes, index, || true, || Ok(())).expect("it is detached");
     }
 
     /// Bug: each reconnection wrote the note anew, and a process that was killed meanwhile left it empty.
@@ -640,7 +692,9 @@ mod tests {
         assert_eq!(text, format!("STRIA_UUID={}\nSTRIA_NAME=tank\nSTRIA_CONNECTIONS=4\n", "07".repeat(16)));
         // A process that is killed before it cuts the rest off.
         fs::write(&path, text.clone() + "ANECTIONS=4\n").expect("written");
-        assert_eq!((Note::read(&path).expect("a note").name.as_str(), noted_connections(&path)), ("tank", 4));
+        assert_eq!((Note::read(&path).expect("a note").name.as_str(), noted_connections(&path)), ("tank", Ok(4)));
+        fs::write(&path, &text[..text.len() - 4]).expect("written");
+        assert!(noted_connections(&path).expect_err("it is cut off").contains("written in part"));
         device_note::replace(&path, &text).expect("written");
         assert!(!is_at(&locked, &path) && fs::read_dir(notes).expect("a folder").count() == 1, "nothing is left beside it");
     }
@@ -685,6 +739,22 @@ mod tests {
         noted(notes, 3, &array("tank"), 4, || Ok(())).expect("written").expect("connected");
         assert!(noted(notes, 3, &array("other"), 1, busy).expect("written").is_err());
         let note = Note::read(&note_path(notes, 3)).expect("a note");
-        assert_eq!((&*note.name, noted_connections(&note_path(notes, 3))), ("tank", 4));
+        assert_eq!((&*note.name, noted_connections(&note_path(notes, 3))), ("tank", Ok(4)));
+    }
+
+    /// Bug: the device of another program that had its number was given the array's connections.
+    #[test]
+    fn the_device_of_another_program_is_left_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (notes, index) = (folder.path(), 40_000_003);
+        let array = NbdArray { uuid: [7; 16], name: "tank".into() };
+        let note = take_note(notes, index).expect("a folder").expect("it is free");
+        let options = NbdDeviceOptions { connections: 1, timeout_s: None, dead_timeout_s: 1, notes: notes.to_owned() };
+        // The kernel says nothing of an array behind this number.
+        let mut device = NbdDevice { index, backend: backend(&array.uuid), options, note, requests_released: false };
+        let target = NbdTarget { address: Listener::Unix(folder.path().join("nobody")), export: "tank".into() };
+        let told = [device.reconnect(&array, &target), device.release_requests()];
+        assert!(told.iter().all(|told| matches!(told, Err(NbdDeviceError::NotOurs(_)))), "{told:?}");
+        assert!(!device.requests_released);
     }
 }

@@ -47,7 +47,7 @@ impl Shared {
         Self {
             budget: Budget::new(options.bytes_max / 2),
             talk: Talk::default(),
-            tls: options.tls.clone().map_or_else(OnceLock::new, OnceLock::from),
+            tls: options.tls.clone().inspect(|tls| tls.files().follow()).map_or_else(OnceLock::new, OnceLock::from),
             options,
             registry: Mutex::default(),
             connection_ended: Condvar::new(),
@@ -61,7 +61,10 @@ impl Shared {
 
     /// Lets new connections be encrypted. Encryption that was set before stays.
     pub fn set_tls(&self, tls: TlsConfig) {
-        let _ = self.tls.set(tls);
+        self.tls.get_or_init(|| {
+            tls.files().follow();
+            tls
+        });
     }
 
     fn lock(&self) -> MutexGuard<'_, Registry> {

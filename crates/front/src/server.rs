@@ -200,6 +200,11 @@ impl ServerHandle {
         self.listeners().iter().map(|listener| nbd_uri(listener, export, requires_tls)).collect()
     }
 
+    /// Why the files for TLS that are there now are not in force.
+    pub fn tls_fault(&self) -> Option<String> {
+        self.shared().tls()?.files().fault()
+    }
+
     /// Names of the exports, the default first.
     pub fn exports(&self) -> Vec<String> {
         self.shared().facts().iter().map(|facts| facts.name.clone()).collect()

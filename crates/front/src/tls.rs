@@ -9,15 +9,13 @@
 //! small requests costs few system calls. Memory is bounded by [`INCOMING_BYTES`], as much again for what is decrypted and not
 //! taken yet, and [`OUTGOING_BYTES`].
 
-use rustls::RootCertStore;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ServerConfig, UnbufferedServerConnection, WebPkiClientVerifier};
+use crate::tls_files::{ServerTls, TlsError, TlsFiles};
+use rustls::server::{ServerConfig, UnbufferedServerConnection};
 use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus};
 use std::fmt;
 use std::io::IoSlice;
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// 64 KiB: four records of the largest size, so that one receive brings a few.
@@ -32,7 +30,7 @@ const RECORD_OVERHEAD_BYTES: usize = 64;
 /// The server's certificate and key, and the authorities of its clients.
 #[derive(Clone)]
 pub struct TlsConfig {
-    server: Arc<ServerConfig>,
+    files: Arc<TlsFiles>,
     /// Clients at other machines must use TLS. Unix sockets offer it in any case.
     pub required: bool,
 }
@@ -45,36 +43,11 @@ impl fmt::Debug for TlsConfig {
 
 impl PartialEq for TlsConfig {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.server, &other.server) && self.required == other.required
+        Arc::ptr_eq(&self.files, &other.files) && self.required == other.required
     }
 }
 
 impl Eq for TlsConfig {}
-
-/// The reason why TLS cannot be set up.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file without the expected content.
-    #[error("cannot use {} as {what}: {why}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What it is for.
-        what: &'static str,
-        /// Why not.
-        why: String,
-    },
-    /// Certificate and key that do not belong together, or are of an unknown kind.
-    #[error("cannot use {} with the key in {}: {why}", cert.display(), key.display())]
-    Pair {
-        /// The file with the certificate.
-        cert: PathBuf,
-        /// The file with the key.
-        key: PathBuf,
-        /// Why not.
-        why: rustls::Error,
-    },
-}
 
 impl TlsConfig {
     /// Reads PEM files: the server's certificate, followed by those that lead to its authority; its key; and the authorities
@@ -84,59 +57,12 @@ impl TlsConfig {
     /// [`TlsError`] names the file.
     pub fn load(cert: &Path, key: &Path, authorities: Option<&Path>, required: bool) -> Result<Self, TlsError> {
         let files = ServerTls { cert: cert.into(), key: key.into(), authorities: authorities.map(Path::to_owned) };
-        Ok(Self { server: Arc::new(server_tls(&files, true)?), required })
+        Ok(Self { files: Arc::new(TlsFiles::read(files, true, &[])?), required })
     }
-}
 
-/// The PEM files of a TLS server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServerTls {
-    /// The server's certificate, followed by those that lead to its authority.
-    pub cert: PathBuf,
-    /// Its key.
-    pub key: PathBuf,
-    /// The authorities of clients' certificates.
-    pub authorities: Option<PathBuf>,
-}
-
-/// Reads the files of a TLS server. `must_show`: clients without a certificate of the authorities are refused; otherwise one that
-/// is shown is checked.
-///
-/// # Errors
-/// [`TlsError`] names the file.
-pub fn server_tls(files: &ServerTls, must_show: bool) -> Result<ServerConfig, TlsError> {
-    let ServerTls { cert, key, authorities } = files;
-    let chain = certificates(cert, "the server's certificate")?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(|why| refuse(key, "the server's key", &why))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-        .with_safe_default_protocol_versions()
-        .expect("the provider has ciphers of both versions");
-    let builder = match authorities {
-        None => builder.with_no_client_auth(),
-        Some(path) => {
-            const WHAT: &str = "the authorities of clients";
-            let mut roots = RootCertStore::empty();
-            for authority in certificates(path, WHAT)? {
-                roots.add(authority).map_err(|why| refuse(path, WHAT, &why))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            let verifier = if must_show { verifier } else { verifier.allow_unauthenticated() }.build();
-            builder.with_client_cert_verifier(verifier.map_err(|why| refuse(path, WHAT, &why))?)
-        }
-    };
-    builder.with_single_cert(chain, secret).map_err(|why| TlsError::Pair { cert: cert.into(), key: key.into(), why })
-}
-
-fn refuse(path: &Path, what: &'static str, why: &dyn fmt::Display) -> TlsError {
-    TlsError::File { path: path.into(), what, why: why.to_string() }
-}
-
-fn certificates(path: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let read = || CertificateDer::pem_file_iter(path)?.collect::<Result<Vec<_>, _>>();
-    match read() {
-        Ok(found) if found.is_empty() => Err(refuse(path, what, &"there is no PEM certificate in it")),
-        read => read.map_err(|why| refuse(path, what, &why)),
+    /// The files.
+    pub fn files(&self) -> &Arc<TlsFiles> {
+        &self.files
     }
 }
 
@@ -161,9 +87,9 @@ pub(crate) struct TlsStream {
 }
 
 impl TlsStream {
-    pub fn new(config: &TlsConfig) -> Result<Self, rustls::Error> {
+    pub fn new(config: Arc<ServerConfig>) -> Result<Self, rustls::Error> {
         Ok(Self {
-            connection: UnbufferedServerConnection::new(Arc::clone(&config.server))?,
+            connection: UnbufferedServerConnection::new(config)?,
             incoming: Vec::new(),
             start: 0,
             end: 0,

@@ -3,10 +3,11 @@
 use crate::HealthError;
 use crate::admin::{self, AdminCommand};
 use crate::read::{is_nvme, open};
-use rustix::fs::{fsync, major, minor};
+use rustix::fs::fsync;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use stria_drive::sysfs::{SYSFS, whole_folder};
 
 /// Switches a drive's write cache on or off: for NVMe by a feature of the controller, for SATA and SCSI by the kernel, which
 /// sends the setting to the drive. The content of the cache is flushed first.
@@ -40,9 +41,7 @@ pub fn write_cache(drive: &Path) -> Result<bool, HealthError> {
 
 /// The kernel's file for the cache of the SCSI or SATA drive that a device is, or is a part of.
 fn scsi_switch(number: u64) -> io::Result<PathBuf> {
-    let page = Path::new("/sys/dev/block").join(format!("{}:{}", major(number), minor(number))).canonicalize()?;
-    let whole = if page.join("partition").exists() { page.parent().unwrap_or(&page).to_owned() } else { page };
-    let disks = fs::read_dir(whole.join("device/scsi_disk"))?;
+    let disks = fs::read_dir(whole_folder(Path::new(SYSFS), number)?.join("device/scsi_disk"))?;
     let disk = disks.flatten().next().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
     Ok(disk.path().join("cache_type"))
 }

@@ -1,16 +1,20 @@
 //! Erasure by a drive's own means: discard, Format NVM with a secure erase, and Sanitize.
 //!
+//! An erasure takes a name for messages and the path `at` which the drive is opened. Of a drive that is locked, that path leads to
+//! the open drive ([`stria_drive::SyncDrive::own_path`]): its name may lead to another drive by then.
+//!
 //! The last two also reach what no host can address, such as spare blocks. The numbers are those of the NVM Express Base
 //! Specification 2.0 and the NVM Command Set Specification 1.0.
 
 use crate::HealthError;
 use crate::admin::{AdminCommand, Controller};
-use crate::read::{is_nvme, open};
-use crate::seat::{SYSFS, subsystem};
+use crate::read::{is_nvme, open, open_at};
+use crate::seat::subsystem;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use stria_drive::sysfs::{SYSFS, block_page, whole_folder};
 
 /// 1 GiB: what one request unmaps, so that it can be interrupted.
 const DISCARD_BYTES: u64 = 1 << 30;
@@ -84,8 +88,7 @@ pub fn check_discard(drive: &Path) -> Result<(), EraseError> {
 
 /// What the kernel's queue of a block device lacks for a discard that reads as zeros.
 fn what_lacks(sysfs: &Path, number: u64) -> io::Result<Option<&'static str>> {
-    let page = sysfs.join(format!("dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number))).canonicalize()?;
-    let whole = if page.join("partition").exists() { page.parent().unwrap_or(&page).to_owned() } else { page };
+    let whole = whole_folder(sysfs, number)?;
     let is_zero = |name: &str| {
         let text = fs::read_to_string(whole.join("queue").join(name))?;
         Ok::<_, io::Error>(text.trim() == "0")
@@ -103,9 +106,9 @@ fn what_lacks(sysfs: &Path, number: u64) -> io::Result<Option<&'static str>> {
 ///
 /// # Errors
 /// When it cannot unmap and zero at once, or fails half-way.
-pub fn discard(drive: &Path) -> Result<(), EraseError> {
+pub fn discard(drive: &Path, at: &Path) -> Result<(), EraseError> {
     let failed = |at: u64| move |error: io::Error| EraseError::Discard(drive.into(), at, error);
-    let mut file = OpenOptions::new().write(true).open(drive).map_err(failed(0))?;
+    let mut file = OpenOptions::new().write(true).open(at).map_err(failed(0))?;
     let size = file.seek(SeekFrom::End(0)).map_err(failed(0))?;
     for start in (0..size).step_by(DISCARD_BYTES as usize) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -115,14 +118,14 @@ pub fn discard(drive: &Path) -> Result<(), EraseError> {
 }
 
 /// A namespace: its controller, its number, and the number of its block device.
-fn namespace(drive: &Path) -> Result<(File, u32, u64), EraseError> {
+fn namespace(drive: &Path, at: &Path) -> Result<(File, u32, u64), EraseError> {
     let not_nvme = || EraseError::NotNvme(drive.into());
-    let (file, number) = match open(drive) {
+    let (file, number) = match open_at(drive, at) {
         Ok(found) => found,
         Err(HealthError::File(_)) => return Err(not_nvme()),
         Err(error) => return Err(error.into()),
     };
-    let page = PathBuf::from(format!("/sys/dev/block/{}:{}", rustix::fs::major(number), rustix::fs::minor(number)));
+    let page = block_page(Path::new(SYSFS), number);
     // A partition has no number of a namespace.
     let own = fs::read_to_string(page.join("nsid")).ok().and_then(|text| text.trim().parse().ok());
     let own: u32 = own.filter(|_| is_nvme(number)).ok_or_else(not_nvme)?;
@@ -183,7 +186,7 @@ fn order(drive: &Path, controller: &impl Controller, command: AdminCommand) -> R
 /// # Errors
 /// When the drive does not offer it.
 pub fn check_secure_erase(drive: &Path) -> Result<(), EraseError> {
-    let (file, namespace, number) = namespace(drive)?;
+    let (file, namespace, number) = namespace(drive, drive)?;
     plan_format(drive, &file, namespace, || in_sysfs(number)).map(drop)
 }
 
@@ -192,8 +195,8 @@ pub fn check_secure_erase(drive: &Path) -> Result<(), EraseError> {
 ///
 /// # Errors
 /// When the drive does not offer it, or fails.
-pub fn secure_erase(drive: &Path) -> Result<(), EraseError> {
-    let (file, namespace, number) = namespace(drive)?;
+pub fn secure_erase(drive: &Path, at: &Path) -> Result<(), EraseError> {
+    let (file, namespace, number) = namespace(drive, at)?;
     order(drive, &file, plan_format(drive, &file, namespace, || in_sysfs(number))?)
 }
 
@@ -231,7 +234,7 @@ fn present_format(identity: &[u8]) -> u32 {
 /// # Errors
 /// When the drive does not offer it.
 pub fn check_sanitize(drive: &Path) -> Result<(), EraseError> {
-    let (file, namespace, number) = namespace(drive)?;
+    let (file, namespace, number) = namespace(drive, drive)?;
     plan_sanitize(drive, &file, namespace, || in_sysfs(number)).map(drop)
 }
 
@@ -240,8 +243,8 @@ pub fn check_sanitize(drive: &Path) -> Result<(), EraseError> {
 ///
 /// # Errors
 /// When the drive does not offer it, or refuses.
-pub fn begin_sanitize(drive: &Path) -> Result<(), EraseError> {
-    let (file, namespace, number) = namespace(drive)?;
+pub fn begin_sanitize(drive: &Path, at: &Path) -> Result<(), EraseError> {
+    let (file, namespace, number) = namespace(drive, at)?;
     match plan_sanitize(drive, &file, namespace, || in_sysfs(number))? {
         Some(command) => order(drive, &file, command),
         None => Ok(()),
@@ -274,8 +277,8 @@ fn plan_sanitize(
 ///
 /// # Errors
 /// When the drive cannot be asked, or the last sanitize failed.
-pub fn sanitize_progress(drive: &Path) -> Result<Option<u8>, EraseError> {
-    progress(drive, &namespace(drive)?.0)
+pub fn sanitize_progress(drive: &Path, at: &Path) -> Result<Option<u8>, EraseError> {
+    progress(drive, &namespace(drive, at)?.0)
 }
 
 fn progress(drive: &Path, controller: &impl Controller) -> Result<Option<u8>, EraseError> {

@@ -5,13 +5,14 @@
 use crate::HealthError;
 use crate::admin::{AdminCommand, CommitAction, Controller, firmware_download, meaning};
 use crate::read::{is_nvme, open};
-use crate::seat::{SYSFS, controller_folder, subsystem};
+use crate::seat::{controller_folder, subsystem};
 use rustix::fs::OFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use stria_drive::sysfs::SYSFS;
 
 /// Parts of an image for a drive that names no granularity of its own.
 const PART_BYTES: usize = 4096;

@@ -59,8 +59,8 @@ impl SlowMember {
     }
 }
 
-/// The members that are slow beside the others. At least three members must have answered enough requests: of two, none can be
-/// called the odd one.
+/// The members that are slow beside the others: fewer than half of those that have answered enough requests. Of two, or of two
+/// halves, none can be called the odd one.
 pub fn slow_members(members: &[PeerLatency], config: &HealthConfig) -> Vec<SlowMember> {
     let (factor, least) = (config.slow_factor, config.slow_least_us);
     let mut slow = outliers(members, REQUESTS_MIN, |member| member.median_us, (factor, least), false);
@@ -92,7 +92,7 @@ fn outliers(
         let is_slow = own_us >= least_us && own_us >= others_us.saturating_mul(factor);
         is_slow.then(|| SlowMember { path: member.path.clone(), own_us, others_us, tail })
     });
-    slow.collect()
+    Some(slow.collect()).filter(|slow: &Vec<_>| slow.len() * 2 < known.len()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -120,6 +120,7 @@ mod tests {
         assert_eq!(slow(&[5000, 20_000, 5000]), [1], "at the factor");
         assert_eq!(slow(&[5000, 19_999, 5000]), [0; 0], "below it");
         assert_eq!(slow(&[100, 8000, 90, 110, 9000]), [1, 4], "two of five");
+        assert_eq!(slow(&[100, 8000, 90, 9000]), [0; 0], "two of four may be the usual ones");
     }
 
     #[test]

@@ -2,13 +2,14 @@
 
 use crate::admin::{AdminCommand, Controller};
 use crate::{DriveHealth, HealthConfig, judge, nvme, smartctl};
-use rustix::fs::{FileType, fstat, major, minor};
+use rustix::fs::{FileType, fstat};
 use serde_json::Value;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
+use stria_drive::sysfs::{SYSFS, device_folder};
 use stria_drive::{NoResult, run_within};
 
 /// The time that smartctl may take. A disk that spins up takes half of it.
@@ -65,7 +66,12 @@ fn kind(drive: &Path, config: &HealthConfig) -> Result<Kind, HealthError> {
 
 /// Opens a block device, and returns its number as well.
 pub(crate) fn open(drive: &Path) -> Result<(File, u64), HealthError> {
-    let file = File::open(drive).map_err(|error| HealthError::Open(drive.into(), error))?;
+    open_at(drive, drive)
+}
+
+/// The same at another path. `drive`: its name in messages.
+pub(crate) fn open_at(drive: &Path, at: &Path) -> Result<(File, u64), HealthError> {
+    let file = File::open(at).map_err(|error| HealthError::Open(drive.into(), error))?;
     let stat = fstat(&file).map_err(|errno| HealthError::Open(drive.into(), errno.into()))?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => Ok((file, stat.st_rdev)),
@@ -108,9 +114,8 @@ pub fn start_self_test(drive: &Path, long: bool, config: &HealthConfig) -> Resul
 
 /// True if the device is an NVMe namespace or a partition of one: its driver names it so.
 pub(crate) fn is_nvme(number: u64) -> bool {
-    let page = format!("/sys/dev/block/{}:{}", major(number), minor(number));
-    let real = Path::new(&page).canonicalize().unwrap_or_default();
-    real.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("nvme"))
+    let folder = device_folder(Path::new(SYSFS), number).unwrap_or_default();
+    folder.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with("nvme"))
 }
 
 fn ask(drive: &Path, controller: &impl Controller, command: AdminCommand) -> Result<Vec<u8>, HealthError> {

@@ -17,10 +17,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use stria_drive::sysfs::{SYSFS, device_folder, is_partition, whole_folder};
 use stria_drive::{NoResult, run_within};
 
-/// Where sysfs is mounted.
-pub(crate) const SYSFS: &str = "/sys";
 /// The attention light of a hotplug slot is off, or blinks.
 const ATTENTION: (&str, &str) = ("0", "2");
 /// The time that ledctl may take. It talks to the enclosure, which may hang.
@@ -87,11 +86,7 @@ impl Seat {
 
     /// The same, of the block device with this number, where sysfs is at `sysfs`.
     pub(crate) fn of_number(sysfs: &Path, number: u64) -> Self {
-        let page = sysfs.join(format!("dev/block/{}:{}", major(number), minor(number)));
-        let Ok(mut device) = page.canonicalize() else { return Self::default() };
-        if device.join("partition").exists() {
-            device.pop();
-        }
+        let Ok(device) = whole_folder(sysfs, number) else { return Self::default() };
         let device = controller_of(&device).unwrap_or(device);
         let functions: Vec<String> = device
             .components()
@@ -170,10 +165,7 @@ fn is_function(name: &str) -> bool {
 
 /// The folder of the controller that the block device with this number is below.
 pub(crate) fn controller_folder(number: u64) -> Option<PathBuf> {
-    let mut device = Path::new(SYSFS).join(format!("dev/block/{}:{}", major(number), minor(number))).canonicalize().ok()?;
-    if device.join("partition").exists() {
-        device.pop();
-    }
+    let device = whole_folder(Path::new(SYSFS), number).ok()?;
     controller_of(&device).or_else(|| device.parent().map(Path::to_owned))
 }
 
@@ -211,10 +203,8 @@ impl Subsystem {
 /// # Errors
 /// When a part of that cannot be read: a namespace that is not seen must not count as none.
 pub(crate) fn subsystem(sysfs: &Path, number: u64) -> io::Result<Subsystem> {
-    let page = sysfs.join(format!("dev/block/{}:{}", major(number), minor(number))).canonicalize()?;
-    let is_partition = page.join("partition").exists();
-    let namespace = if is_partition { page.parent().unwrap_or(&page) } else { &page };
-    let controller = namespace.parent().unwrap_or(namespace);
+    let (device, namespace) = (device_folder(sysfs, number)?, whole_folder(sysfs, number)?);
+    let controller = namespace.parent().unwrap_or(&namespace);
     let mut found = None;
     for entry in fs::read_dir(sysfs.join("class/nvme-subsystem"))? {
         let subsystem = entry?.path().canonicalize()?;
@@ -233,17 +223,17 @@ pub(crate) fn subsystem(sysfs: &Path, number: u64) -> io::Result<Subsystem> {
             // One of several paths to a namespace, such as nvme0c1n2, is listed as the namespace.
             if is_namespace(&name) && entry.file_type()?.is_dir() {
                 let parts = fs::read_dir(entry.path())?.collect::<io::Result<Vec<_>>>()?;
-                let parts = parts.into_iter().filter(|part| part.path().join("partition").exists());
+                let parts = parts.into_iter().filter(|part| is_partition(&part.path()));
                 namespaces.insert(name, parts.map(|part| part.file_name().to_string_lossy().into_owned()).collect());
             }
         }
     }
     let name = |path: &Path| path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let own = name(namespace);
+    let own = name(&namespace);
     if !namespaces.contains_key(&own) {
         return Err(io::Error::new(io::ErrorKind::NotFound, "sysfs does not list it in its own NVM subsystem"));
     }
-    Ok(Subsystem { own, own_partition: is_partition.then(|| name(&page)), namespaces })
+    Ok(Subsystem { own, own_partition: is_partition(&device).then(|| name(&device)), namespaces })
 }
 
 /// `nvme0n1`

@@ -9,6 +9,7 @@ use std::fs::{Metadata, read_dir, read_to_string};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use stria_drive::sysfs::{device_folder, is_partition};
 use stria_drive::{metadata_of_each_within, metadata_within};
 
 /// The time that a look at the file behind a loop device may take.
@@ -106,7 +107,7 @@ impl Kernel<'_> {
         }
         let page = self.sysfs.join("class/block").join(&name);
         found.insert(name, by_file);
-        if page.join("partition").exists()
+        if is_partition(&page)
             && let Some(disk) = page.canonicalize().ok().and_then(|page| Some(page.parent()?.file_name()?.to_str()?.to_owned()))
         {
             self.descend(disk, by_file, found);
@@ -138,9 +139,7 @@ impl Kernel<'_> {
     }
 
     fn name_of(&self, number: u64) -> Option<String> {
-        let number = format!("{}:{}", rustix::fs::major(number), rustix::fs::minor(number));
-        let page = self.sysfs.join("dev/block").join(number).canonicalize().ok()?;
-        Some(page.file_name()?.to_str()?.to_owned())
+        Some(device_folder(self.sysfs, number).ok()?.file_name()?.to_str()?.to_owned())
     }
 }
 

@@ -2,8 +2,9 @@
 
 use stria_array::MetadataWrite;
 use stria_block::{IoError, SECTOR_BYTES, bytes};
-use stria_drive::SyncDrive;
-use stria_format::md::Candidate;
+use stria_drive::{DriveKind, SyncDrive};
+use stria_format::detect::unknown;
+use stria_format::md::{Candidate, SuperblockError};
 
 /// Reads md's metadata from an open drive.
 pub(crate) fn candidate_of(drive: &SyncDrive) -> Candidate {
@@ -25,7 +26,11 @@ pub(crate) fn candidate_after<'a>(drive: &SyncDrive, writes: impl Iterator<Item 
         }
         Ok(found)
     };
-    Candidate::read(name, info.limits.size_sectors, info.limits.logical_block_bytes, &mut read)
+    let mut candidate = Candidate::read(name, info.limits.size_sectors, info.limits.logical_block_bytes, &mut read);
+    if matches!(candidate.found, Err(SuperblockError::Absent)) && candidate.carries.is_empty() && info.kind == DriveKind::File {
+        candidate.carries.extend(unknown(candidate.size_sectors, &mut read));
+    }
+    candidate
 }
 
 /// Reads sectors of a drive.

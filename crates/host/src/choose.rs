@@ -195,7 +195,11 @@ pub fn choose_among(
         stays_out(assembly).into_iter().for_each(|out| warn(out.text));
     }
     if let Some(stranger) = stranger {
-        return Err(HostError::Refused(format!("{stranger}; leave it out to go without it")));
+        let remedy = match &stranger.signature {
+            Some(mark) if mark.is_of_readable_volume() => "its volumes can be read: `stria serve --read-only`",
+            _ => "leave it out to go without it",
+        };
+        return Err(HostError::Refused(format!("{stranger}; {remedy}")));
     }
     let unmarked: HashSet<[u8; 16]> = assemblies.iter().filter(|one| is_unmarked_span(one)).map(|one| one.uuid).collect();
     let is_span = |array: &PlannedArray| unmarked.contains(&array.uuid);

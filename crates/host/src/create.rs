@@ -3,7 +3,7 @@
 use crate::HostError;
 use crate::answers::{all_in_time, each_in_time, open_each};
 use crate::clock::unix_seconds_at_zero;
-use crate::examine::{Content, Examined, refuse_others, refuse_twins, refuse_unreadable, wipe, zero};
+use crate::examine::{Content, refuse_others, refuse_twins, refuse_unreadable, wipe, zero};
 use crate::open::open_new;
 use std::fmt;
 use std::ops::Range;
@@ -88,8 +88,9 @@ pub struct CreateSpec {
 pub enum Overwrite {
     /// Nothing: a drive that carries something is refused.
     Nothing,
-    /// What the drives carried when that was confirmed. A drive that is another, or carries something else since, is refused.
-    Confirmed(Vec<Examined>),
+    /// What the drives carried when that was confirmed ([`Examined::mark`](crate::Examined::mark)). A drive that is another, or
+    /// carries something else since, is refused.
+    Confirmed(Vec<String>),
     /// Whatever the drives carry.
     Anything,
 }
@@ -175,8 +176,8 @@ pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
     let plan = tree.plan().map_err(impossible)?;
     match &spec.overwrite {
         Overwrite::Nothing => refuse_contents(&candidates)?,
-        Overwrite::Confirmed(seen) => {
-            refuse_others(seen, drives.iter().flatten().map(SyncDrive::info).zip(&candidates))?;
+        Overwrite::Confirmed(marks) => {
+            refuse_others(marks, drives.iter().flatten().map(SyncDrive::info).zip(&candidates))?;
         }
         Overwrite::Anything => {}
     }
@@ -321,6 +322,9 @@ mod tests {
         }
         fn extent(&self) -> (u64, u32) {
             self.drive.extent()
+        }
+        fn is_file(&self) -> bool {
+            self.drive.is_file()
         }
         fn superblock_sector(&self) -> Option<u64> {
             None

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use stria_array::DriveSector;
 use stria_array::address::Sectors;
 use stria_block::{IoError, bytes};
-use stria_drive::{Access, DriveInfo, IoOptions, SyncDrive};
-use stria_format::detect::{Signature, UNREADABLE, detect, wipes_in_turn};
+use stria_drive::{Access, DriveInfo, DriveKind, IoOptions, SyncDrive};
+use stria_format::detect::{Signature, UNREADABLE, detect, unknown, wipes_in_turn};
 use stria_format::md::raw::{self, RawField};
 use stria_format::md::{Candidate, uuid_text};
 
@@ -31,6 +31,14 @@ impl Examined {
     pub fn mark(&self) -> String {
         mark_of(&self.info, &self.candidate)
     }
+
+    /// Refuses a drive that none of these marks names.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn refuse_unless(&self, marks: &[String]) -> Result<(), HostError> {
+        refuse_other(marks, &self.info, &self.candidate)
+    }
 }
 
 /// See [`Examined::mark`].
@@ -40,7 +48,8 @@ pub(crate) fn mark_of(info: &DriveInfo, candidate: &Candidate) -> String {
         (uuid_text(&header.set_uuid), uuid_text(&header.device_uuid))
     });
     let carries: Vec<String> = candidate.carries.iter().map(ToString::to_string).collect();
-    let (path, identity, sectors) = (&info.path, info.identity, candidate.size_sectors);
+    // By its real path, so that a link that leads elsewhere by then is no longer the drive, and any name of the drive is.
+    let (path, identity, sectors) = (&info.real_path, info.identity, candidate.size_sectors);
     format!("{path:?} {identity:?} {:?} {:?} {sectors} {uuids:?} {carries:?}", info.serial, info.model)
 }
 
@@ -62,13 +71,12 @@ pub fn examine_raw(paths: &[PathBuf]) -> Vec<Result<(Examined, Vec<RawField>), H
     opened.map(|opened| opened.map(examined)).collect()
 }
 
-/// Refuses a drive that is another, or carries something else, than was `seen` when that was confirmed.
+/// Refuses drives of which one is another, or carries something else, than was confirmed ([`Examined::mark`]).
 pub(crate) fn refuse_others<'a>(
-    seen: &[Examined],
+    marks: &[String],
     mut drives: impl Iterator<Item = (&'a DriveInfo, &'a Candidate)>,
 ) -> Result<(), HostError> {
-    let marks: Vec<String> = seen.iter().map(Examined::mark).collect();
-    drives.try_for_each(|(info, candidate)| refuse_other(&marks, info, candidate))
+    drives.try_for_each(|(info, candidate)| refuse_other(marks, info, candidate))
 }
 
 /// Refuses a drive that none of these marks names ([`Examined::mark`]).
@@ -121,6 +129,8 @@ pub(crate) trait Content {
     fn name(&self) -> String;
     /// Its size in sectors, and the bytes of its logical block.
     fn extent(&self) -> (u64, u32);
+    /// True if it is an image file.
+    fn is_file(&self) -> bool;
     /// The sector of the superblock that counts, if it has one.
     fn superblock_sector(&self) -> Option<u64>;
     fn read(&self, start_sector: u64, sectors: u64) -> Result<Vec<u8>, IoError>;
@@ -136,6 +146,9 @@ impl Content for SyncDrive {
         let limits = &self.info().limits;
         (limits.size_sectors, limits.logical_block_bytes)
     }
+    fn is_file(&self) -> bool {
+        self.info().kind == DriveKind::File
+    }
     fn superblock_sector(&self) -> Option<u64> {
         candidate_of(self).found.ok().map(|member| member.superblock.header.super_offset)
     }
@@ -150,7 +163,8 @@ impl Content for SyncDrive {
     }
 }
 
-/// Erases the signatures of what was on a drive, durably, so that the old content is not found beside the new.
+/// Erases the signatures of what was on a drive, durably, so that the old content is not found beside the new. Of an image file
+/// it erases the first MiB as well ([`unknown`]).
 ///
 /// # Errors
 /// The drive cannot be written, or something is left: sectors that cannot be read, or a mark that did not go.
@@ -164,16 +178,26 @@ pub(crate) fn wipe(drive: &impl Content) -> Result<(), HostError> {
 /// The same. Returns what is left, since a means that erases all data may follow.
 pub(crate) fn erase_signatures(drive: &impl Content) -> Result<Vec<Signature>, IoError> {
     let (size_sectors, block_bytes) = drive.extent();
-    let look = || detect(size_sectors, &mut |start, sectors| drive.read(start, sectors));
-    for part in wipes_in_turn(&look(), block_bytes, drive.superblock_sector()) {
-        for (start_sector, sectors) in &part {
-            drive.write(*start_sector, &vec![0; bytes(*sectors)])?;
+    let mut read = |start, sectors| drive.read(start, sectors);
+    let erase = |found: &[Signature]| {
+        for part in wipes_in_turn(found, block_bytes, drive.superblock_sector()) {
+            for (start_sector, sectors) in &part {
+                drive.write(*start_sector, &vec![0; bytes(*sectors)])?;
+            }
+            if !part.is_empty() {
+                drive.sync()?;
+            }
         }
-        if !part.is_empty() {
-            drive.sync()?;
-        }
+        Ok::<(), IoError>(())
+    };
+    erase(&detect(size_sectors, &mut read))?;
+    // What the signatures of an image file belonged to would count as somebody's data.
+    if drive.is_file()
+        && let Some(rest) = unknown(size_sectors, &mut read)
+    {
+        erase(&[rest])?;
     }
-    Ok(look())
+    Ok(detect(size_sectors, &mut read))
 }
 
 /// The text about what an erasure has left on a drive.
@@ -249,6 +273,9 @@ pub(crate) mod tests {
         fn name(&self) -> String {
             self.name.into()
         }
+        fn is_file(&self) -> bool {
+            !self.name.starts_with("/dev/")
+        }
         fn extent(&self) -> (u64, u32) {
             (self.image.borrow().len() as u64 / 512, 512)
         }
@@ -299,6 +326,9 @@ pub(crate) mod tests {
             }
             fn extent(&self) -> (u64, u32) {
                 self.0.extent()
+            }
+            fn is_file(&self) -> bool {
+                self.0.is_file()
             }
             fn superblock_sector(&self) -> Option<u64> {
                 None

@@ -195,8 +195,8 @@ impl HostedArray {
         self.forget_mixed_times(reporter);
     }
 
-    /// Has drives forget their recent times once a resync or rebuild has ended: it asked members unevenly and queued far more
-    /// than clients do, so that beside the others one would look slow.
+    /// Has drives forget their recent times once a sweep has ended: it asked members unevenly or queued far more than clients do,
+    /// so that beside the others one would look slow.
     fn forget_mixed_times(&self, reporter: &EventSender) {
         for array in self.tree() {
             if reporter.merger.take_mixed(self.lane, array.uuid()) {

@@ -14,6 +14,7 @@ mod clock;
 mod create;
 mod error;
 mod examine;
+mod firmware;
 mod hosted;
 mod hosted_drive;
 mod lacking;
@@ -33,6 +34,7 @@ pub use choose::{StaysOut, awaited_slots, choose, choose_among, named, refusal, 
 pub use create::{ArrayLevel, CreateSpec, Overwrite, Preview, create, default_strip_sectors, preview};
 pub use error::HostError;
 pub use examine::{Examined, examine, examine_raw};
+pub use firmware::FirmwareRaid;
 pub use hosted::{HostedArray, Notice, NoticeKind, does_not_use};
 pub use hosted_drive::HostedDrive;
 pub use lanes::{ArrayLanes, LaneReport};
@@ -41,4 +43,4 @@ pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, find_rea
 pub use report::{ArrayReport, DriveReport, MemberReport};
 pub use rework::{change, destroy, rename, rename_spans, wipe_drives, wipe_drives_and};
 pub use sync_io::SyncIo;
-pub use words::{HostSentence, Sweep, WrongDrive, WrongDrives};
+pub use words::{HostSentence, Sweep, WrongDrive, WrongDrives, bare_reason};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use stria_array::{Event, LaneEvents, SweepKind};
+use stria_array::{Event, LaneEvents};
 use stria_block::Nanos;
 
 /// Reports of the lanes of one array and its spans.
@@ -130,11 +130,9 @@ impl EventMerger {
     }
 }
 
-/// True if members did unlike work until now.
+/// True if members did unlike work until now. A scrub reads all of them alike, but clients read one copy of mirrors beside it.
 fn ends_uneven_work(event: &Event) -> bool {
-    let is_uneven = |kind: SweepKind| matches!(kind, SweepKind::Rebuild | SweepKind::Resync);
-    matches!(event, Event::SweepFinished { kind, .. } | Event::SweepStopped { kind, .. } if is_uneven(*kind))
-        || matches!(event, Event::MemberInSync { .. })
+    matches!(event, Event::SweepFinished { .. } | Event::SweepStopped { .. } | Event::MemberInSync { .. })
 }
 
 #[cfg(test)]

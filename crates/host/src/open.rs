@@ -10,6 +10,7 @@ use crate::block_devices::block_devices;
 use crate::candidate::candidate_of;
 use crate::checked::{ArrayPlan, ReadyDrive, prepare_drive};
 use crate::examine::{allocate, refuse_same, refuse_twins};
+use crate::firmware::{FirmwareRaid, as_members};
 use crate::lacking::start_warnings;
 use crate::{HostError, HostedArray};
 use std::path::PathBuf;
@@ -31,12 +32,23 @@ pub struct OpenOptions {
     /// Search for another array on unmarked arrays, this many levels deep. mdadm marks no spans, and neither did Stria until
     /// 2026.
     pub nested: u8,
+    /// Which volumes of firmware RAID are opened. It needs `read_only`.
+    pub firmware: FirmwareRaid,
     /// The way in which requests should reach the drives.
     pub io: IoOptions,
     /// When writes are acknowledged.
     pub write_policy: WritePolicy,
     /// Switch the drives' own write caches on or off; `None`: they stay as they are.
     pub drive_caches: Option<bool>,
+}
+
+impl OpenOptions {
+    /// The same for one array that was found with these.
+    #[must_use]
+    pub fn of(self, array: &PlannedArray) -> Self {
+        let firmware = if self.firmware == FirmwareRaid::Left { FirmwareRaid::Left } else { FirmwareRaid::Volume(array.uuid) };
+        Self { firmware, ..self }
+    }
 }
 
 /// An array that could be opened, and the drives it needs.
@@ -106,6 +118,7 @@ fn find_on(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<
     let options = OpenOptions { read_only: true, io: IoOptions::default(), ..options };
     // A disk and its partitions may both be looked at.
     refuse_same(drives.iter().map(|(drive, _)| drive.info()))?;
+    let drives = as_members(drives, options.firmware)?;
     let Nested { arrays, assemblies, strangers, refused } = plan(drives, options)?;
     let planned = |array: &ArrayPlan| PlannedArray {
         name: array.start.config.name.clone(),
@@ -188,6 +201,7 @@ fn look(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<Strin
     let access = if options.read_only { Access::ReadOnly } else { Access::Exclusive };
     let drives = open_each(paths, access, options.io).into_iter().collect::<Result<Vec<_>, _>>()?;
     refuse_twins(drives.iter().map(|(drive, _)| drive.info()))?;
+    let drives = if options.read_only { as_members(drives, options.firmware)? } else { drives };
     let Nested { mut arrays, assemblies, strangers, refused } = plan(drives, options)?;
     if let Some(error) = refused.into_iter().next() {
         return Err(error);

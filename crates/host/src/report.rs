@@ -52,6 +52,8 @@ pub struct DriveReport {
     /// The time at which a request last failed because the file system or pool below has no space, by the same clock; `None`:
     /// never.
     pub no_space: Option<Nanos>,
+    /// Its file was deleted or replaced, or the one behind it: its bytes are lost when the array stops.
+    pub is_deleted: bool,
     /// The findings of its checksums; `None`: it has none.
     pub checksums: Option<Counts>,
 }
@@ -79,6 +81,7 @@ impl ArrayReport {
                 oldest: drive.watch.oldest(),
                 last_end: drive.watch.last_end(),
                 no_space: drive.watch.no_space(),
+                is_deleted: drive.watch.drive().is_some_and(|drive| drive.is_deleted()),
                 checksums: drive.checked.as_ref().map(IntegrityDevice::counts),
             })),
             Member::Array(span) => MemberReport::Array(Box::new(Self::of_tree(span, is_coordinator))),
@@ -164,7 +167,8 @@ mod tests {
     fn a_drive_that_ends_requests_is_not_silent() {
         let info = stria_drive::probe(&std::env::current_exe().expect("this test")).expect("a file");
         let (way, timings) = (Way::default(), Timings::default());
-        let mut drive = DriveReport { info, way, timings, oldest: None, last_end: 70, no_space: None, checksums: None };
+        let mut drive =
+            DriveReport { info, way, timings, oldest: None, last_end: 70, no_space: None, is_deleted: false, checksums: None };
         assert_eq!(drive.silence(100), 0, "nothing is asked of it");
         drive.oldest = Some(20);
         assert_eq!(drive.silence(100), 30, "its queue is long, and it works");

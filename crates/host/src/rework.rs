@@ -7,7 +7,7 @@
 use crate::HostError;
 use crate::answers::{all_in_time, each_in_time, open_each};
 use crate::candidate::candidate_after;
-use crate::examine::{Content, Examined, erase_signatures, is_another, is_left, refuse_others, refuse_twins, wipe, zero};
+use crate::examine::{Content, erase_signatures, is_another, is_left, refuse_others, refuse_twins, wipe, zero};
 use crate::open::open_known;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -254,31 +254,32 @@ fn on_each<'a, C: Content + 'a>(
     )))
 }
 
-/// Removes every signature from these drives. `seen`: as they were when that was confirmed.
+/// Removes every signature from these drives. `seen`: as they were when that was confirmed ([`Examined::mark`](crate::Examined::mark)).
 ///
 /// # Errors
 /// A drive is another or carries something else than was seen, is in use or cannot be written, or something is left that cannot
 /// be read. The text says which drives are erased.
-pub fn wipe_drives(paths: &[PathBuf], seen: &[Examined]) -> Result<(), HostError> {
+pub fn wipe_drives(paths: &[PathBuf], seen: &[String]) -> Result<(), HostError> {
     let drives = lock_all(paths)?;
     refuse_others(seen, drives.iter().map(|(drive, candidate)| (drive.info(), candidate)))?;
     on_each(drives.iter().map(|(drive, _)| drive), wipe)
 }
 
 /// Removes every signature from these drives, then lets `erase` do the rest while no other program can open them. What an erasure
-/// leaves that was interrupted is no array any more. Signatures that cannot be read are left to `erase`.
+/// leaves that was interrupted is no array any more. Signatures that cannot be read are left to `erase`, which is given the paths of
+/// the open drives ([`SyncDrive::own_path`]) in the order of `paths`.
 ///
 /// # Errors
 /// The cases of [`wipe_drives`] but for what is left, and those of `erase`.
 pub fn wipe_drives_and<E: From<HostError>>(
     paths: &[PathBuf],
-    seen: &[Examined],
-    erase: impl FnOnce() -> Result<(), E>,
+    seen: &[String],
+    erase: impl FnOnce(&[PathBuf]) -> Result<(), E>,
 ) -> Result<(), E> {
     let drives = lock_all(paths)?;
     refuse_others(seen, drives.iter().map(|(drive, candidate)| (drive.info(), candidate)))?;
     on_each(drives.iter().map(|(drive, _)| drive), |drive| Ok(erase_signatures(drive).map(drop)?))?;
-    erase()
+    erase(&drives.iter().map(|(drive, _)| drive.own_path()).collect::<Vec<_>>())
 }
 
 #[cfg(test)]

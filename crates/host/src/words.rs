@@ -3,9 +3,10 @@
 use crate::HostedDrive;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
-use stria_array::{Event, Findings, MemberId, StopCause, SweepKind};
-use stria_sentence::{schemars, sentences, serde};
+use stria_array::{ArraySector, DropCause, Event, Findings, MemberId, MemberState, StopCause, SweepKind};
+use stria_sentence::{Names, schemars, sentences, serde};
 use stria_tree::Tree;
 
 /// A sweep by its kind.
@@ -93,6 +94,10 @@ sentences! {
         ScrubLeftUnchecked { sweep: Sweep, ms: u64, mismatch_sectors: u64, unchecked_sectors: u64 } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {unchecked_sectors} sectors could not be compared, as members are missing or cannot be read: scrub again when the array is optimal",
         ScrubFoundWrongInPart { sweep: Sweep, ms: u64, mismatch_sectors: u64, unchecked_sectors: u64, wrong: WrongDrives } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {wrong}; {unchecked_sectors} sectors could not be compared, as members are missing or cannot be read: scrub again when the array is optimal",
         SweepFoundWrong { sweep: Sweep, ms: u64, mismatch_sectors: u64, wrong: WrongDrives } => "{sweep} finished in {ms} ms, {mismatch_sectors} sectors with mismatches; {wrong}",
+        RepairFinished { ms: u64, mismatch_sectors: u64 } => "scrub with repair finished in {ms} ms: {mismatch_sectors} sectors did not match, and were repaired",
+        RepairFoundWrong { ms: u64, mismatch_sectors: u64, wrong: WrongDrives } => "scrub with repair finished in {ms} ms: {mismatch_sectors} sectors did not match, and were repaired; {wrong}",
+        RepairLeftUnchecked { ms: u64, mismatch_sectors: u64, unchecked_sectors: u64 } => "scrub with repair finished in {ms} ms: {mismatch_sectors} sectors did not match, and were repaired; {unchecked_sectors} sectors could not be compared, as members are missing or cannot be read: scrub again when the array is optimal",
+        RepairFoundWrongInPart { ms: u64, mismatch_sectors: u64, unchecked_sectors: u64, wrong: WrongDrives } => "scrub with repair finished in {ms} ms: {mismatch_sectors} sectors did not match, and were repaired; {wrong}; {unchecked_sectors} sectors could not be compared, as members are missing or cannot be read: scrub again when the array is optimal",
         SweepPaused { sweep: Sweep, percent: u64 } => "{sweep} stopped: paused at {percent} %",
         SweepGivesWay { sweep: Sweep, percent: u64 } => "{sweep} stopped: paused at {percent} % for a rebuild, and goes on after it",
         SweepCancelled { sweep: Sweep, percent: u64, at_sector: u64 } => "{sweep} stopped: cancelled at {percent} %; `stria scrub --from {at_sector}s` resumes it",
@@ -100,8 +105,9 @@ sentences! {
         SweepStopped { sweep: Sweep, reason: String } => "{sweep} stopped: {reason}",
         MismatchNamed { sectors: u64, sync_sector: u64, drive: String, slot: usize } => "mismatch in {sectors} sectors near {sync_sector}: {drive} (slot {slot}) is wrong",
         MismatchRewritten { sectors: u64, sync_sector: u64, drive: String, slot: usize } => "mismatch in {sectors} sectors near {sync_sector}: {drive} (slot {slot}) was wrong and was rewritten from the others",
-        MismatchUnnamed { sectors: u64, sync_sector: u64 } => "mismatch in {sectors} sectors near {sync_sector}: redundancy cannot name the wrong member",
-        MismatchCopied { sectors: u64, sync_sector: u64 } => "mismatch in {sectors} sectors near {sync_sector}: redundancy cannot name the wrong copy, so the first was copied to all",
+        MismatchUnnamed { sectors: u64, sync_sector: u64 } => "mismatch in {sectors} sectors near {sync_sector}: data and parity differ, and redundancy cannot name the wrong member of the stripe",
+        MismatchOfCopies { sectors: u64, sync_sector: u64, drives: Names } => "mismatch in {sectors} sectors near {sync_sector}: the copies on {drives} differ, and redundancy cannot name the wrong one",
+        MismatchCopied { sectors: u64, sync_sector: u64, drives: Names } => "mismatch in {sectors} sectors near {sync_sector}: the copies on {drives} differed, and redundancy cannot name the wrong one, so the first was copied to the others",
         MismatchParityMade { sectors: u64, sync_sector: u64 } => "mismatch in {sectors} sectors near {sync_sector}: redundancy cannot name the wrong member, so parity was made to match the data",
         DriveSilent { drive: String, seconds: u64 } => "{drive} has had a request outstanding for {seconds} s: requests that need it wait; check the drive and its cable; `stria explain` says whether the array can do without it",
         DriveAnswers { drive: String } => "{drive} answers again",
@@ -109,23 +115,24 @@ sentences! {
     }
 }
 
+/// Why a member was dropped, without its name: what a drive says of itself begins with it.
+pub fn bare_reason(cause: &DropCause, drive: &str) -> String {
+    let reason = cause.to_string();
+    reason.strip_prefix(&format!("member {drive}: ")).unwrap_or(&reason).to_owned()
+}
+
 /// An event of an array of the tree.
 pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
     use HostSentence as Say;
     let name = |member: &MemberId| array.name_of(*member);
     match event {
-        Event::MemberFailed { member, slot, reason } => {
-            let drive = name(member);
-            // The error of a drive begins with its name.
-            let reason = reason.strip_prefix(&format!("member {drive}: ")).unwrap_or(reason).to_owned();
-            match (*slot, reason.as_str()) {
-                (Some(slot), "replaced") => Say::MemberReplaced { drive, slot },
-                (Some(slot), "failed on command") => Say::MemberFailedOnCommand { drive, slot },
-                (Some(slot), _) => Say::MemberDropped { drive, slot, reason },
-                (None, _) => Say::SpareDropped { drive, reason },
-            }
-        }
-        Event::MemberGone { member, slot, reason } => match (name(member), *slot, reason.clone()) {
+        Event::MemberFailed { member, slot, cause } => match (name(member), *slot, cause) {
+            (drive, Some(slot), DropCause::Replaced) => Say::MemberReplaced { drive, slot },
+            (drive, Some(slot), DropCause::Failed) => Say::MemberFailedOnCommand { drive, slot },
+            (drive, Some(slot), cause) => Say::MemberDropped { reason: bare_reason(cause, &drive), drive, slot },
+            (drive, None, cause) => Say::SpareDropped { reason: bare_reason(cause, &drive), drive },
+        },
+        Event::MemberGone { member, slot, cause } => match (name(member), *slot, cause.to_string()) {
             (drive, Some(slot), reason) => Say::MemberGone { drive, slot, reason },
             (drive, None, reason) => Say::SpareGone { drive, reason },
         },
@@ -149,15 +156,20 @@ pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
         Event::Unreadable { sync_sector, sectors } => Say::Unreadable { sectors: *sectors, sync_sector: sync_sector.get() },
         Event::SweepStarted(kind) => Say::SweepStarted { sweep: (*kind).into() },
         Event::SweepFinished { kind, found, wrong, duration } => {
-            let (sweep, ms) = ((*kind).into(), duration / 1_000_000);
+            let (sweep, ms) = (Sweep::from(*kind), duration / 1_000_000);
             let Findings { mismatch_sectors, unchecked_sectors } = *found;
+            let is_repaired = sweep == Sweep::Repair && mismatch_sectors > 0;
             let blamed = |(member, sectors): &(MemberId, u64)| WrongDrive { drive: name(member), sectors: *sectors };
             let wrong = WrongDrives(wrong.iter().map(blamed).collect());
-            match (wrong.0.is_empty(), unchecked_sectors) {
-                (false, 0) => Say::SweepFoundWrong { sweep, ms, mismatch_sectors, wrong },
-                (false, _) => Say::ScrubFoundWrongInPart { sweep, ms, mismatch_sectors, unchecked_sectors, wrong },
-                (true, 0) => Say::SweepFinished { sweep, ms, mismatch_sectors },
-                (true, _) => Say::ScrubLeftUnchecked { sweep, ms, mismatch_sectors, unchecked_sectors },
+            match (is_repaired, wrong.0.is_empty(), unchecked_sectors) {
+                (true, true, 0) => Say::RepairFinished { ms, mismatch_sectors },
+                (true, true, _) => Say::RepairLeftUnchecked { ms, mismatch_sectors, unchecked_sectors },
+                (true, false, 0) => Say::RepairFoundWrong { ms, mismatch_sectors, wrong },
+                (true, false, _) => Say::RepairFoundWrongInPart { ms, mismatch_sectors, unchecked_sectors, wrong },
+                (false, false, 0) => Say::SweepFoundWrong { sweep, ms, mismatch_sectors, wrong },
+                (false, false, _) => Say::ScrubFoundWrongInPart { sweep, ms, mismatch_sectors, unchecked_sectors, wrong },
+                (false, true, 0) => Say::SweepFinished { sweep, ms, mismatch_sectors },
+                (false, true, _) => Say::ScrubLeftUnchecked { sweep, ms, mismatch_sectors, unchecked_sectors },
             }
         }
         Event::SweepStopped { kind, cause, at_sector, .. } => {
@@ -172,15 +184,34 @@ pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
         }
         Event::Mismatch { sync_sector, sectors, culprit, repaired } => {
             let (sectors, sync_sector) = (*sectors, sync_sector.get());
+            let is_mirror = array.geometry().level().parity_count() == 0;
+            let drives = || copies_of(array, sync_sector, sectors);
             match (culprit, repaired) {
                 (Some((member, slot)), false) => Say::MismatchNamed { sectors, sync_sector, drive: name(member), slot: *slot },
                 (Some((member, slot)), true) => Say::MismatchRewritten { sectors, sync_sector, drive: name(member), slot: *slot },
+                (None, false) if is_mirror => Say::MismatchOfCopies { sectors, sync_sector, drives: drives() },
+                (None, true) if is_mirror => Say::MismatchCopied { sectors, sync_sector, drives: drives() },
                 (None, false) => Say::MismatchUnnamed { sectors, sync_sector },
-                (None, true) if array.geometry().level().parity_count() == 0 => Say::MismatchCopied { sectors, sync_sector },
                 (None, true) => Say::MismatchParityMade { sectors, sync_sector },
             }
         }
     }
+}
+
+/// The members in sync that hold these sectors of a mirror, the first copy first.
+fn copies_of(array: &Tree<HostedDrive>, start: u64, sectors: u64) -> Names {
+    let status = array.status();
+    let (mut at, mut slots) = (start, Vec::new());
+    while at < start + sectors {
+        let (copies, run) = array.geometry().copies_of(ArraySector::new(at), start + sectors - at);
+        slots.extend(copies.iter().map(|copy| copy.slot));
+        at += run;
+    }
+    let holder =
+        |slot: usize| status.members.iter().find(|member| member.slot == Some(slot) && member.state == MemberState::InSync);
+    let mut known = BTreeSet::new();
+    slots.retain(|slot| known.insert(*slot));
+    slots.into_iter().filter_map(holder).map(|member| array.name_of(member.id)).collect()
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ fn opened(paths: &[PathBuf], options: OpenOptions) -> HostedArray {
 }
 
 const NESTED: OpenOptions = OpenOptions {
+    firmware: FirmwareRaid::Left,
     force: false,
     read_only: false,
     forget_checksums: false,
@@ -446,7 +447,11 @@ fn drives_of_an_old_striped_array_can_be_used_again() {
             wipefs(&images.paths);
             let mut paths = images.paths.clone();
             paths.reverse();
-            let new = make("new", level, &paths, |spec| spec.assume_clean = assume_clean);
+            // What the signatures of files belonged to counts as somebody's data.
+            let refused = create(&support::spec("new", level, &paths)).expect_err("they are not empty").to_string();
+            assert!(refused.contains("data without a known signature"), "{refused}");
+            let new =
+                make("new", level, &paths, |spec| (spec.overwrite, spec.assume_clean) = (Overwrite::Anything, assume_clean));
             let check = |name: &str, uuid: [u8; 16], paths: &[PathBuf]| {
                 let (array, told) = try_open(paths, OpenOptions::default()).unwrap_or_else(|error| panic!("{level}: {error}"));
                 assert_eq!((array.name(), array.uuid()), (name, uuid));
@@ -585,7 +590,7 @@ fn only_what_was_confirmed_is_destroyed_or_wiped() {
         assert!(contents() == before, "{error}, and something was written");
     };
     // A path comes to name a blank drive, or a member of another array, while the question waits.
-    let seen = |paths: &[PathBuf]| examine(paths).into_iter().map(|one| one.expect("readable")).collect::<Vec<_>>();
+    let seen = |paths: &[PathBuf]| examine(paths).into_iter().map(|one| one.expect("readable").mark()).collect::<Vec<_>>();
     let (before, member) = (contents(), seen(&first[2..]));
     for other in ["blank", "lake"] {
         if other == "lake" {
@@ -650,7 +655,7 @@ fn only_what_was_confirmed_is_overwritten_by_a_new_array() {
     let images = Images::new(4);
     make("old", "1", &images.paths[..2], |spec| spec.assume_clean = true);
     let contents = || images.paths.iter().map(|path| fs::read(path).expect("an image")).collect::<Vec<_>>();
-    let seen: Vec<Examined> = examine(&images.paths).into_iter().map(|one| one.expect("readable")).collect();
+    let seen: Vec<String> = examine(&images.paths).into_iter().map(|one| one.expect("readable").mark()).collect();
     let spec = |overwrite| CreateSpec {
         name: "tank".into(),
         level: "5".parse().expect("a level"),

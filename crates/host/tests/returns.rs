@@ -1,15 +1,19 @@
 //! Goal: a member that was cut short while in use never returns by the bitmap, also after a restart, since no bit names what it
 //! lost. Method: a member on an image file is cut to a half while the array runs, and made long again once it is dropped. The
 //! array is stopped, or its process ends without that. Then the drive is added.
+//!
+//! And: what a former member may alone hold is not overwritten without force, although no list on disk names what the others lack.
 
 mod support;
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use stria_array::Event;
-use stria_drive::{IoOptions, Lane};
+use stria_drive::{IoOptions, Lane, Ring};
+use stria_format::md::Superblock;
 use stria_host::*;
 use support::spec;
 
@@ -73,4 +77,44 @@ fn a_member_that_was_cut_short_is_rebuilt_completely_after_a_restart() {
             trial(level, count, is_stopped);
         }
     }
+}
+
+/// The array has no list of bad blocks. One of its two copies fails, and a block of the other has rotted when a third drive is
+/// filled from it. What that drive lacks was known in memory alone, and the copy that had failed was overwritten.
+#[test]
+fn a_former_member_is_overwritten_by_force_only_while_bad_blocks_are_known_in_memory_alone() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let drives: Vec<PathBuf> = (0..3).map(|index| folder.path().join(format!("d{index}"))).collect();
+    drives.iter().for_each(|path| File::create(path).and_then(|file| file.set_len(IMAGE_BYTES)).expect("an image"));
+    let members = &drives[..2];
+    create(&CreateSpec { assume_clean: true, checksums: true, ..spec("tank", "1", members) }).expect("it can be");
+    let image = |path: &PathBuf| File::options().read(true).write(true).open(path).expect("an image");
+    let mut data_start = 0;
+    for path in members {
+        let mut block = vec![0; 4096];
+        image(path).read_exact_at(&mut block, 4096).expect("its superblock");
+        let mut superblock = Superblock::parse(&block, 8, IMAGE_BYTES / 512).expect("a member");
+        (superblock.header.bblog_offset, superblock.header.bblog_size) = (0, 0);
+        image(path).write_all_at(&superblock.encode(), 4096).expect("it is a file");
+        data_start = superblock.header.data_offset * 512;
+    }
+    let ring = Ring::new().expect("a ring");
+    let (mut array, _) = open(members, &ring, OpenOptions::default()).expect("it starts");
+    array.sync_io(|io| io.write(0, &[7; 1 << 16])).expect("drives work");
+    array.sync_io(|io| io.stop()).expect("it stops");
+    drop(array);
+    let mut byte = [0];
+    image(&drives[1]).read_exact_at(&mut byte, data_start + 5000).expect("an image");
+    assert_eq!(byte, [7], "this is where the data lies");
+    image(&drives[1]).write_all_at(&[8], data_start + 5000).expect("it is a file");
+
+    let (array, notices) = start(members);
+    let open = |index: usize| OpenedDrive::open(&drives[index], IoOptions::default());
+    array.fail(drives[0].clone()).expect("redundant");
+    array.remove(drives[0].clone()).expect("it has failed");
+    array.add(|| open(2), None, false).expect("it is blank");
+    wait_for(&notices, |event| matches!(event, Event::BadBlocks { .. }));
+    let refused = array.add(|| open(0), None, false).expect_err("it may alone hold the block").to_string();
+    assert!(refused.contains("it may alone hold what they lack: nothing was written"), "{refused}");
+    array.stop(|_| ()).expect("it stops");
 }

@@ -76,7 +76,9 @@ sentences! {
         AlarmReadOnly { array: String, reason: String } => "array \"{array}\" takes no writes: the replay after the last crash ended early ({reason}); remove the cause, then stop and serve it again",
         AlarmSuperblockRefused { array: String, reason: String } => "writes to array \"{array}\" fail: superblocks cannot be written ({reason}); `stria explain` says what to do",
         AlarmNoSpace { array: String, drives: Names } => "writes to array \"{array}\" fail: no space for {drives}; free some on their file system or pool",
-        AlarmMismatch { array: String } => "the last scrub of array \"{array}\" found redundancy that does not match; `stria status {array}` says what repairs it",
+        AlarmMismatch { array: String } => "the last scrub of array \"{array}\" found redundancy that does not match; `stria explain {array}` says what to do first",
+        AlarmFileDeleted { drive: String, array: String } => "the file of {drive}, a member of array \"{array}\", was deleted or replaced: its bytes are lost when the array stops; replace this drive, or copy the data off, before that",
+        AlarmCacheUnflushed { drive: String, array: String } => "the write cache of {drive}, a member of array \"{array}\", is on and cannot be switched off, and the array sends it no flushes, as it was off when the drive was opened: a power cut may lose what clients have flushed; stop the array and start it",
         AlarmSlowMember { drive: String, array: String, slow: Slow } => "member {drive} of array \"{array}\" {slow}; it slows all of them",
         AlarmDriveHealth { drive: String, array: String, findings: Findings } => "drive {drive} of array \"{array}\": {findings}",
     }

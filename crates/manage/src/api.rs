@@ -279,6 +279,9 @@ pub struct RedundancyView {
     /// Sectors that the last complete scrub could not compare, because members were missing or could not be read.
     #[serde(default)]
     pub unchecked_sectors: u64,
+    /// The mismatches of the last complete scrub of which redundancy cannot tell the wrong side, as far as events are stored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub undecided: Option<UndecidedView>,
     /// The last complete scrub, as the daemon remembers it over restarts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_scrub: Option<ScrubView>,
@@ -339,6 +342,19 @@ pub struct LastDrive {
     /// Where it sits, in words: `slot 7 of enclosure 3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<String>,
+}
+
+/// Mismatches of which redundancy cannot tell the wrong side.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UndecidedView {
+    /// The drives whose copies differ, the first copy first. Empty on parity: any member of a stripe may be wrong.
+    pub drives: Vec<String>,
+    /// The number of sectors.
+    pub sectors: u64,
+    /// The first of them: of the array on mirrors, of each member's data on parity.
+    pub first_sector: u64,
+    /// The last of them.
+    pub last_sector: u64,
 }
 
 /// A scrub that has ended.
@@ -426,6 +442,12 @@ pub struct MemberView {
     /// It had no space for a write in the last minute: its file system or pool is full, and clients get that error.
     #[serde(default)]
     pub no_room: bool,
+    /// Its file was deleted or replaced, or the one behind its loop device: its bytes are lost when the array stops.
+    #[serde(default)]
+    pub file_deleted: bool,
+    /// Its write cache was switched on under the array, which sends it no flushes, and cannot be switched off.
+    #[serde(default)]
+    pub cache_unflushed: bool,
     /// The array's data is not complete without it, so that it cannot be failed.
     #[serde(default)]
     pub needed: bool,
@@ -669,6 +691,9 @@ pub struct AddRequest {
     /// Overwrite what it carries as long as that, and the drive, are what was confirmed: `stria_host::Examined::mark`.
     #[serde(default)]
     pub confirmed: Option<String>,
+    /// Refuse any other drive than this, or one that carries something else by now; permits no overwriting.
+    #[serde(default)]
+    pub seen: Option<String>,
     /// It has come back by itself: it returns to what it was in the array, or is left as it is.
     #[serde(default)]
     pub return_only: bool,

@@ -210,7 +210,7 @@ impl Watcher {
     /// Watches until the device is detached, or a signal comes. `is_lost`: connections may have been lost before.
     fn run(self, is_lost: bool) -> Result<u8, Failure> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::failed)?;
-        let index = self.device.index();
+        let (index, uuid) = (self.device.index(), parse_uuid(&self.uuid)?);
         let (tell, over) = tokio::sync::oneshot::channel();
         let keep = move || tell.send(self.keep_connected(is_lost));
         threads::start("connections", keep)?;
@@ -223,7 +223,7 @@ impl Watcher {
         runtime.block_on(async {
             tokio::select! {
                 outcome = over => outcome.map_err(Failure::failed)?,
-                caught = signalled => caught.and_then(|()| leave(index)),
+                caught = signalled => caught.and_then(|()| leave(index, &uuid)),
             }
         })?;
         Ok(0)
@@ -288,8 +288,8 @@ impl Watcher {
 }
 
 /// The answer of a watcher to a signal: the device is detached, unless it is in use.
-fn leave(index: u32) -> Result<(), Failure> {
-    match nbd_device::detach(index, &notes(), false) {
+fn leave(index: u32, uuid: &[u8; 16]) -> Result<(), Failure> {
+    match nbd_device::detach(index, uuid, &notes(), false) {
         Ok(()) => tracing::info!("/dev/nbd{index} was detached"),
         Err(NbdDeviceError::InUse { path, users }) => {
             let path = path.display();
@@ -321,9 +321,10 @@ pub fn detach(command: &Detach, json: bool) -> Result<(), Failure> {
             "{what} is neither a device that `stria attach` made nor an array that has one ({hint})"
         )));
     };
-    nbd_device::detach(entry.index, &notes(), command.force).map_err(failure)?;
+    nbd_device::detach(entry.index, &entry.uuid, &notes(), command.force).map_err(failure)?;
     let path = format!("/dev/nbd{}", entry.index);
-    let words = || format!("{path} of array \"{}\" was detached", shown(&entry.name));
+    let array = if entry.name.is_empty() { uuid_text(&entry.uuid) } else { shown(&entry.name).to_string() };
+    let words = || format!("{path} of array \"{array}\" was detached");
     say(json, words, || json!({"detached": path, "array": entry.name, "uuid": uuid_text(&entry.uuid)}));
     Ok(())
 }

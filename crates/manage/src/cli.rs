@@ -33,7 +33,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use stria_drive::IoOptions;
 use stria_format::md::{BitmapChoice, LogChoice};
-use stria_host::{ArrayLevel, OpenOptions};
+use stria_host::{ArrayLevel, FirmwareRaid, OpenOptions};
 use stria_terminal::size;
 
 /// RAID for SSDs, in user space, in the on-disk format of Linux md.
@@ -359,6 +359,7 @@ impl ServeOptions {
             read_only: self.read_only,
             forget_checksums: self.forget_checksums,
             nested: self.nested,
+            firmware: if self.read_only { FirmwareRaid::Read } else { FirmwareRaid::Left },
             io: IoOptions { poll: self.io_poll, passthrough: self.passthrough },
             write_policy: self.write.into(),
             drive_caches: self.drive_caches,

@@ -187,7 +187,14 @@ fn add(add: &cli::Add, json: bool) -> Result<(), Failure> {
     let mut first = None;
     for path in &add.drives {
         let (path, force) = (drive_name::path(path, "add", Some(&array))?, add.force);
-        let body = |confirmed| AddRequest { path: path.clone(), span: add.span.clone(), force, confirmed, return_only: false };
+        let body = |confirmed| AddRequest {
+            path: path.clone(),
+            span: add.span.clone(),
+            force,
+            confirmed,
+            seen: None,
+            return_only: false,
+        };
         let answer = overwrite(&client, &array_path(&array.identity.name, "/members"), &path, body, !add.yes)?;
         first.get_or_insert(answer.sequence);
         done(&answer, json);
@@ -307,7 +314,7 @@ fn write_array(spec: &mut CreateSpec, paths: &[PathBuf], may_ask: bool) -> Resul
         return Ok(stria_host::create(spec)?);
     }
     // Before the attempt whose refusal names what is lost: a drive that changes after this is not overwritten.
-    let seen: Vec<Examined> = stria_host::examine(paths).into_iter().flatten().collect();
+    let seen: Vec<String> = stria_host::examine(paths).into_iter().flatten().map(|examined| examined.mark()).collect();
     match stria_host::create(spec).map_err(Failure::from) {
         Err(Failure::Unsafe(sentence)) => {
             confirm(&format!("{sentence}. Overwrite?"), false)?;

@@ -26,7 +26,7 @@ use std::time::Duration;
 use stria_alarm::AlarmConfig;
 use stria_drive::{IoOptions, real_path_within};
 use stria_health::HealthConfig;
-use stria_host::OpenOptions;
+use stria_host::{FirmwareRaid, OpenOptions};
 use stria_terminal::Failure;
 
 const NBD_GROUP: &str = "[nbd] group";
@@ -298,6 +298,7 @@ impl Array {
             read_only: self.read_only,
             forget_checksums: false,
             nested: self.nested,
+            firmware: FirmwareRaid::Left,
             io: IoOptions { poll: self.io_poll, passthrough: self.passthrough },
             write_policy: self.write.into(),
             drive_caches: self.drive_caches,

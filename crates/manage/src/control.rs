@@ -127,7 +127,7 @@ async fn replace(State(service): On, Path(name): Path<String>, body: Body<Replac
 }
 
 async fn firmware(State(service): On, Path(name): Path<String>, body: Body<FirmwareRequest>) -> Response {
-    with(service, body, move |service, body| service.update_firmware(&name, &body)).await
+    with(service, body, move |service, body| service.update_firmware(&name, &body, |_| Ok(()))).await
 }
 
 async fn scrub(State(service): On, Path(name): Path<String>, body: Body<ScrubRequest>) -> Response {

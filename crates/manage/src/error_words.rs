@@ -95,8 +95,13 @@ impl From<HostError> for Words {
         let shown = |path: &Path| path.display().to_string();
         let said = match &error {
             HostError::Drive(DriveError::Missing { path }) => Some(ErrorSentence::DriveMissing { drive: shown(path) }),
-            HostError::Drive(DriveError::Busy { path, holder }) => {
-                Some(ErrorSentence::DriveHeld { drive: shown(path), user: holder.clone() })
+            HostError::Drive(DriveError::Busy { path, holder, ends }) => {
+                let (drive, user) = (shown(path), holder.clone());
+                Some(if *ends {
+                    ErrorSentence::DriveHeldByDead { drive, user }
+                } else {
+                    ErrorSentence::DriveHeld { drive, user }
+                })
             }
             HostError::Drive(DriveError::Unfit { path, reason }) => {
                 let (reason, cause) = Words::told(reason.clone()).parts();
@@ -171,15 +176,7 @@ const OF_ENGINE: &[&str] = &[
     "HoldsWhatIsLacking",
     "HoldsBadBlocks",
     "ChangedMeanwhile",
-    "FailedOnCommand",
-    "WriteFailed",
     "FlushFailed",
-    "LogUnwritten",
-    "MetadataUnwritten",
-    "RewriteFailed",
-    "RemovedOnCommand",
-    "NoSpaceForRows",
-    "NoSpaceToSaySo",
     "DriveIsGone",
     "WasNoMember",
     "CarriesSomething",
@@ -415,6 +412,7 @@ sentences! {
         DriveInPool { drive: String } => "{drive} is in the pool of spares: take it out of the pool first",
         DriveMissing { drive: String } => "{drive} does not exist: check the name",
         DriveHeld { drive: String, user: String } => "{drive} is in use by {user}; stop it first",
+        DriveHeldByDead { drive: String, user: String } => "{drive} is in use by {user}, which is ending; try again in a moment",
         DriveUnfit { drive: String, reason: String, cause: Cause<ErrorSentence> } => "{drive} cannot be a member: {reason}{cause}",
 
         // Plans
@@ -460,6 +458,7 @@ sentences! {
         TrimCancelled { array: String, done_bytes: u64, length_bytes: u64 } => "trim of \"{array}\" was cancelled: the first {done_bytes} of {length_bytes} bytes read as zeros",
         TrimFailed { array: String, reason: String } => "trim of \"{array}\" failed: {reason}",
         SetOnReadOnly { array: String } => "array \"{array}\" is read-only, so its metadata stay as they are: `stria set {array} --read-only off` first",
+        SetOnFirmwareRaid { array: String } => "array \"{array}\" is a volume of firmware RAID, whose metadata belong to firmware: Stria reads it and writes nothing",
         SetNeedsPause { array: String, users: Names } => "the change needs a pause, and array \"{array}\" is in use by {users}: clients that reconnect go on after it, others see errors; --force goes on",
         SetNeedsDevice { array: String, device: String, users: String } => "array \"{array}\" stays as it is: the change needs another block device, and {device} is in use ({users}), which --force does not end: unmount or close it, then repeat `stria set`",
         CacheIgnoresCommand {} => "it ignores the command",
@@ -467,6 +466,7 @@ sentences! {
         SetStopFailed { array: String, reason: String, cause: Cause<ErrorSentence> } => "array \"{array}\" was not changed, as its stop failed: {reason}{cause}",
         SetNotStarted { array: String, reason: String } => "array \"{array}\" was stopped for a change and does not start again: {reason}",
         OneUpdateAtATime {} => "the firmware of another member is being updated: one at a time; repeat the command afterwards",
+        FirmwareImageChanged { image: String } => "{image}: the image is another than the plan was made for, and nothing was sent: see what changed the file, and ask for a new plan",
 
         // Refusals of the engine: `refusal_words`
         ScrubWhile { task: String, percent: u64 } => "scrub refused: {task} runs ({percent} %); it may start when that ends",
@@ -539,7 +539,7 @@ sentences! {
         // The API
         NeedsRole { role: String, name: String, mine: String } => "this needs the role {role}, and {name} has {mine}",
         TooManyOrders { name: String, most: u32 } => "{name} gave more than {most} orders within a minute: wait, and give them more slowly",
-        AnotherPage { origin: String } => "the request comes from another page ({origin})",
+        AnotherPage { origin: String } => "the request comes from another page ({origin}); a reverse proxy must pass on the browser's header `Host`",
         NoNameOfMachine { host: String } => "\"{host}\" is not a name of this machine: a proxy's name stands in [api] hosts",
         TooManyUnread {} => "too many answers wait for clients that do not read them: ask again in a minute, and end clients that hang",
         DaemonFailed {} => "the daemon failed at this request: its log has the reason",
@@ -574,6 +574,7 @@ sentences! {
 
         // Why a member was dropped
         FailedOnCommand {} => "failed on command",
+        ReplacedByAnother {} => "replaced",
         WriteFailed { reason: String, cause: Cause<ErrorSentence> } => "write failed: {reason}{cause}",
         FlushFailed { reason: String, cause: Cause<ErrorSentence> } => "flush failed: {reason}{cause}",
         LogUnwritten { reason: String, cause: Cause<ErrorSentence> } => "its write log could not be written: {reason}{cause}",
@@ -591,7 +592,7 @@ sentences! {
         ReadOf { size: String, sector: String, reason: String } => "read of {size} at sector {sector} failed: {reason}",
         WriteOf { size: String, sector: String, reason: String } => "write of {size} at sector {sector} failed: {reason}",
         ZeroesOf { size: String, sector: String, reason: String } => "write of zeroes of {size} at sector {sector} failed: {reason}",
-        OtherFlushFailed {} => "a flush of another lane failed: what was written before it may be lost",
+        OtherFlushFailed {} => "an earlier flush or FUA write failed: what was written before it may be lost",
         ChecksumWrong { sector: String } => "the bytes at sector {sector} do not match their checksum",
         UnfitEmptyFile {} => "it is an empty file, which carries no array and has no space for one",
         UnfitNoSectors {} => "it has no sectors: no medium is in it, or nothing is attached to it",
@@ -753,16 +754,11 @@ mod tests {
     fn the_sentences_of_the_engine_are_those_that_it_gives() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let files = [
-            "array/src/command_tasks.rs",
-            "array/src/engine.rs",
-            "array/src/no_space.rs",
-            "array/src/core/failures.rs",
             "drive/src/size.rs",
             "drive/src/sync_drive.rs",
             "drive/src/file_drive.rs",
             "drive/src/error.rs",
             "integrity/src/device.rs",
-            "array/src/engine/commands.rs",
             "tree/src/join.rs",
             "format/src/md/recorder.rs",
             "format/src/md/recorder/join.rs",

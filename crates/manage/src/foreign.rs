@@ -3,10 +3,12 @@
 use crate::config::{Config, Uuid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stria_format::md::assemble::Stranger;
 use stria_format::md::{Assembly, layout_of};
 use stria_host::{Found, short_name};
 
-const FIRMWARE: &str = "Stria does not serve it, as its metadata belong to firmware: `mdadm --assemble` runs IMSM and DDF";
+const FIRMWARE: &str =
+    "its metadata belong to firmware: `stria serve --read-only` reads IMSM and DDF volumes, and `mdadm --assemble` runs them";
 
 /// Arrays and members of arrays that do not belong to Stria.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -89,8 +91,8 @@ impl Foreign {
             state: state(array),
             drives: array.drives.iter().map(|drive| drive.name.clone()).collect(),
         };
-        let is_firmware = |reason: &str| reason.contains("RAID") && reason.contains("member");
-        let firmware = found.strangers.iter().filter(|stranger| is_firmware(&stranger.reason)).map(|stranger| FirmwareMember {
+        let is_firmware = |stranger: &&Stranger| stranger.signature.as_ref().is_some_and(|mark| mark.name.contains("RAID"));
+        let firmware = found.strangers.iter().filter(is_firmware).map(|stranger| FirmwareMember {
             path: stranger.name.clone(),
             reason: stranger.reason.clone(),
             remedy: FIRMWARE.into(),

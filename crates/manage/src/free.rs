@@ -22,8 +22,8 @@ pub fn check_free(arrays: &[PlannedArray], read_only: bool) -> Result<Vec<File>,
             once_free(|| SyncDrive::open(path, Access::Exclusive), is_busy).map_err(Failure::failed)?;
             continue;
         }
-        let busy =
-            || Failure::failed(DriveError::Busy { path: path.clone(), holder: "another process that may write it".into() });
+        let holder = || "another process that may write it".into();
+        let busy = || Failure::failed(DriveError::Busy { path: path.clone(), holder: holder(), ends: false });
         let failed = |error: io::Error| Failure::Failed(format!("{}: {error}", path.display()));
         // Of a block device nobody else may be the exclusive user; of a file nobody may have the writer's lock.
         let is_device = path.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());

@@ -981,7 +981,8 @@ impl Work {
 
     /// Lets a drive return to what it was in its array. If it cannot, it stays as it is: the reason.
     fn rejoin(&self, name: &str, path: &Path) -> Option<ErrorSentence> {
-        let request = AddRequest { path: path.to_owned(), span: None, force: false, confirmed: None, return_only: true };
+        let request =
+            AddRequest { path: path.to_owned(), span: None, force: false, confirmed: None, seen: None, return_only: true };
         match self.service.add(name, request) {
             Ok(done) => {
                 self.event(name, "member_returned", done.message);

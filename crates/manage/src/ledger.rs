@@ -206,7 +206,11 @@ impl Ledger {
         let unwritten = error.clone().map(|error| (error, Instant::now() + AGAIN_AFTER));
         let before = std::mem::replace(&mut self.lock().unwritten, unwritten);
         if let Some(error) = error.filter(|_| before.is_none()) {
-            tracing::warn!("notes of routine work cannot be written, so a restart loses them: {error}");
+            tracing::warn!(
+                "notes of routine work cannot be written, so a restart loses them ({error}): make space there, or mend the file \
+                 system; they are tried again every {} s",
+                AGAIN_AFTER.as_secs()
+            );
         }
     }
 
@@ -295,9 +299,12 @@ fn load(path: &Path) -> (Notes, Option<String>) {
         Ok(notes) => (notes, None),
         Err(error) => {
             let aside = path.with_extension("json.damaged");
-            let moved =
-                fs::rename(path, &aside).map_or_else(|error| error.to_string(), |()| format!("it is now {}", aside.display()));
-            let meaning = "the dates of routine work and the bounds on speed are lost, and begin anew";
+            let moved = fs::rename(path, &aside).map_or_else(
+                |error| format!("remove it, as it cannot be moved aside: {error}"),
+                |()| format!("it is now {}", aside.display()),
+            );
+            let meaning =
+                "the dates of routine work and the bounds on speed are lost, and begin anew; set bounds again by `stria speed`";
             (Notes::default(), Some(format!("{} cannot be read ({error}): {meaning}; {moved}", path.display())))
         }
     }

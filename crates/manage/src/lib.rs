@@ -22,6 +22,7 @@ mod control;
 mod daemon;
 mod directory;
 mod drive_name;
+mod drop_words;
 pub mod error_words;
 mod event_file;
 mod event_log;

@@ -3,7 +3,7 @@
 //! The rules by which a matter exists are here alone; the page only words them in the reader's language.
 
 use crate::alarm_words::AlarmSentence;
-use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView, Obstacle};
+use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView, Obstacle, UndecidedView};
 use crate::error_words::{Dropped, DroppedMember, ErrorSentence, Words};
 use crate::view;
 use schemars::JsonSchema;
@@ -66,6 +66,8 @@ pub enum MatterKind {
     Mismatch,
     /// A member has no space.
     NoSpace,
+    /// The file of a member was deleted.
+    FileDeleted,
     /// A failed member was replaced, and is still listed.
     Replaced,
     /// A drive came back, and was left as it is.
@@ -140,6 +142,7 @@ impl MatterKind {
             | Self::MemberSilent
             | Self::Mismatch
             | Self::NoSpace
+            | Self::FileDeleted
             | Self::Replaced
             | Self::LeftAlone => RANK_LAST,
         }
@@ -161,7 +164,8 @@ impl MatterKind {
             | Self::SuperblockRefused
             | Self::MemberSilent
             | Self::MembersSilent
-            | Self::NoSpace => Urgency::Critical,
+            | Self::NoSpace
+            | Self::FileDeleted => Urgency::Critical,
         }
     }
 }
@@ -260,6 +264,7 @@ fn collect(array: &ArrayView, root: &ArrayView, matters: &mut Vec<Matter>) {
     of_this.mismatch();
     of_this.silent_members();
     of_this.members_without_space();
+    of_this.deleted_files();
     of_this.replaced_members();
     of_this.drives_left_alone();
     array.parts.spans.iter().for_each(|span| collect(span, root, matters));
@@ -271,6 +276,16 @@ fn is_missed(array: &ArrayView, member: &MemberView) -> bool {
     // One that a replacement has followed was not lost.
     let is_dropped = member.role == "failed" && member.slot.is_some() && member.failure.as_deref() != Some("replaced");
     view::is_lost(member) || is_dropped && !array.parts.members.iter().any(holds)
+}
+
+fn is_file(path: &str) -> bool {
+    !path.starts_with("/dev/")
+}
+
+/// How much, and where. `of`: what the sectors are counted on.
+fn within(found: &UndecidedView, of: &str) -> String {
+    let sectors = if found.sectors == 1 { "sector" } else { "sectors" };
+    format!("{} {sectors}, from {} to {}{of}", found.sectors, found.first_sector, found.last_sector)
 }
 
 /// True if a rebuild runs, or the resync before it.
@@ -315,9 +330,9 @@ impl Collector<'_> {
         let failure = |path: &String| {
             // A drive that failed, came back and failed again is there twice: the last time counts.
             let of_path = self.array.parts.members.iter().rev().filter(|member| member.path == *path);
-            let failure = of_path.filter_map(|member| member.failure.as_deref()).next()?;
-            let (reason, cause) = Words::told(view::bare_reason(failure, path)).parts();
-            Some(DroppedMember { drive: path.clone(), reason, cause })
+            let (reason, said) =
+                of_path.filter_map(|member| Some((member.failure.clone()?, member.failure_said.clone()))).next()?;
+            Some(DroppedMember { drive: path.clone(), reason, cause: said.into() })
         };
         match kind {
             MatterKind::ReadOnly => told(&self.array.condition.unreplayed),
@@ -348,7 +363,8 @@ impl Collector<'_> {
             | MatterKind::MemberSilent
             | MatterKind::MembersSilent
             | MatterKind::Mismatch
-            | MatterKind::NoSpace => None,
+            | MatterKind::NoSpace
+            | MatterKind::FileDeleted => None,
         }
     }
 
@@ -378,6 +394,11 @@ impl Collector<'_> {
     /// False for an array of spans: each span reports its own redundancy.
     fn has_own_redundancy(&self) -> bool {
         self.array.parts.spans.is_empty()
+    }
+
+    /// Image files are neither pulled nor plugged.
+    fn is_on_files(&self) -> bool {
+        self.array.parts.members.iter().all(|member| is_file(&member.path))
     }
 
     fn has_spare(&self) -> bool {
@@ -422,7 +443,11 @@ impl Collector<'_> {
                 "redundancy is being restored"
             },
             format!("wait; `stria status {word}` shows the progress, `stria speed {word} --min 200M` speeds it up at the cost of clients"),
-            "do not pull or replace another drive, and do not restart the machine without need",
+            if self.is_on_files() {
+                "do not delete, move or replace another image file, and do not restart the machine without need"
+            } else {
+                "do not pull or replace another drive, and do not restart the machine without need"
+            },
         );
     }
 
@@ -460,7 +485,11 @@ impl Collector<'_> {
             format!(
                 "{first}`stria add {word} DRIVE`: the drive that was lost, if it works, or a new one of the same size; the rebuild begins by itself"
             ),
-            "do not pull a drive before you have compared its serial number: `stria status -v` shows those of drives that work",
+            if self.is_on_files() {
+                "do not delete or move an image file that works: `stria status -v` shows those"
+            } else {
+                "do not pull a drive before you have compared its serial number: `stria status -v` shows those of drives that work"
+            },
         );
     }
 
@@ -538,13 +567,50 @@ impl Collector<'_> {
             return;
         }
         let word = shell_word(self.name);
+        let mut drives = self.paths(|member| member.wrong_sectors > 0);
+        // Named by the scrub, or every member may be the wrong one.
+        let undecided = self.array.redundancy.undecided.clone();
+        let is_named = !drives.is_empty() && undecided.is_none();
+        let (what, first) = match &undecided {
+            None => ("a scrub found redundancy that does not match".to_owned(), "the drives".to_owned()),
+            Some(found) if found.drives.is_empty() => (
+                format!("a scrub found data and parity that differ in {}", within(found, " of each member's data")),
+                "the members".into(),
+            ),
+            Some(found) => {
+                let names = found.drives.join(", ");
+                (format!("a scrub found that the copies on {names} differ in {}", within(found, "")), names)
+            }
+        };
+        let is_mirror = undecided.as_ref().is_some_and(|found| !found.drives.is_empty());
+        let action = if is_named {
+            format!(
+                "look at what the drive reports of itself: `stria health`; then `stria scrub {word} --repair` rewrites it from the others"
+            )
+        } else {
+            let kept = if is_mirror {
+                "the first copy, and the others are lost"
+            } else {
+                "the data as it is, and makes parity match it"
+            };
+            format!(
+                "first look at what {first} report: `stria health`, and compare the files there with a backup; a drive with errors is the likelier \
+                 culprit: `stria fail {word} DRIVE` and `stria add {word} NEW` fill a new one from the others. `stria scrub {word} --repair` comes \
+                 last: it keeps {kept}"
+            )
+        };
+        drives.extend(undecided.into_iter().flat_map(|found| found.drives));
         self.push(
             MatterKind::Mismatch,
-            self.paths(|member| member.wrong_sectors > 0),
-            "a scrub found redundancy that does not match".into(),
+            drives,
+            what,
             "a drive changed bytes, or a crash left a write half done; what clients read may be right or wrong",
-            format!("`stria status -v {word}` names the member where redundancy can; then `stria scrub {word} --repair`"),
-            "do not repair on one parity or two copies before you have looked at the drives' own error counts: the wrong side may win",
+            action,
+            if is_named {
+                "do not fail the drive for this alone: the rest of what it holds is redundancy"
+            } else {
+                "do not repair before you have looked at the drives' own errors: redundancy cannot tell the wrong side, so it may win"
+            },
         );
     }
 
@@ -562,7 +628,11 @@ impl Collector<'_> {
                 MatterKind::MembersSilent,
                 paths.clone(),
                 format!("{} have not answered for {}", paths.join(", "), size::show_duration(longest / 1000)),
-                "they are more than the array can do without; most likely they share the cause: a controller, a cable, an enclosure, power",
+                if paths.iter().all(|path| is_file(path)) {
+                    "they are more than the array can do without; most likely they share the cause: the file system, the disk or the network below them"
+                } else {
+                    "they are more than the array can do without; most likely they share the cause: a controller, a cable, an enclosure, power"
+                },
                 "look at what they share; the array goes on when they answer".into(),
                 "do not fail any of them, and do not kill the process: the array cannot do without so many",
             );
@@ -582,7 +652,10 @@ impl Collector<'_> {
                     vec![member.path.clone()],
                     format!("{} has not answered for {}", member.path, size::show_duration(waiting_ms / 1000)),
                     "other members are asked where redundancy allows it; writes wait for it",
-                    format!("look at the drive, its cable and its slot; {then}"),
+                    match is_file(path) {
+                        true => format!("look at the file system, the disk and the network below it; {then}"),
+                        false => format!("look at the drive, its cable and its slot; {then}"),
+                    },
                     "do not kill the process: the requests that clients wait for would fail, and the drive would still hang",
                 );
             }
@@ -604,6 +677,27 @@ impl Collector<'_> {
                 "the file system or pool below an image is full; clients' writes fail",
                 "make space there; writes go on by themselves".into(),
                 "do not delete an image",
+            );
+        }
+    }
+
+    fn deleted_files(&mut self) {
+        let (array, word) = (self.array, shell_word(self.name));
+        for member in array.parts.members.iter().filter(|member| member.file_deleted) {
+            let action = match view::is_redundant_itself(array) {
+                true => {
+                    let path_word = shell_word(&member.path);
+                    format!("while the array runs, copy it to another drive: `stria replace {word} {path_word} NEW`")
+                }
+                false => "copy the data off while the array runs".to_owned(),
+            };
+            self.push(
+                MatterKind::FileDeleted,
+                vec![member.path.clone()],
+                format!("the file of {} was deleted or replaced", member.path),
+                "the array still reads and writes it, but no name leads to it: its bytes are lost when the array stops",
+                action,
+                "do not stop the array, and do not restart the service or the machine, before that is done",
             );
         }
     }
@@ -702,6 +796,7 @@ pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<
             | MatterKind::SuperblockRefused
             | MatterKind::Mismatch
             | MatterKind::NoSpace
+            | MatterKind::FileDeleted
             | MatterKind::Replaced
             | MatterKind::LeftAlone => continue,
         };
@@ -714,6 +809,7 @@ pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error_words::read;
 
     #[test]
     fn what_is_not_served_is_explained_unless_it_was_stopped_on_purpose() {
@@ -770,7 +866,8 @@ mod tests {
     #[test]
     fn each_state_has_its_matter_and_its_urgency() {
         use MatterKind::{
-            Degraded, Failed, MemberSilent, Mismatch, NoSpace, Paused, ReadOnly, Rebuilding, Replaced, Silent, SuperblockRefused,
+            Degraded, Failed, FileDeleted, MemberSilent, Mismatch, NoSpace, Paused, ReadOnly, Rebuilding, Replaced, Silent,
+            SuperblockRefused,
         };
         use Urgency::{Critical, Notice, Warning};
         let sweep = |kind: &str| serde_json::json!({"kind": kind, "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0});
@@ -809,6 +906,9 @@ mod tests {
         assert_eq!(kinds(json(r#"{"/mismatch_sectors": 8}"#)), [(Mismatch, Warning)]);
         assert_eq!(kinds(json(r#"{"/mismatch_sectors": 8, "/mismatch_repaired": true}"#)), []);
         assert_eq!(kinds(json(r#"{"/members/0/no_room": true}"#)), [(NoSpace, Critical)]);
+        assert_eq!(kinds(json(r#"{"/members/0/file_deleted": true}"#)), [(FileDeleted, Critical)]);
+        let alone = matters(json(r#"{"/members/0/file_deleted": true, "/level": "0", "/losses_survived": 0}"#));
+        assert_eq!(alone[0].action, "copy the data off while the array runs", "nothing can be replaced there");
         assert_eq!(kinds(json(r#"{"/members/0/waiting_ms": 4999}"#)), []);
         assert_eq!(kinds(json(r#"{"/members/0/waiting_ms": 5000}"#)), [(MemberSilent, Critical)]);
         assert_eq!(kinds(json(r#"{"/members/0/waiting_ms": 9000, "/silent_s": 9}"#)), [(Silent, Critical)]);
@@ -839,13 +939,14 @@ mod tests {
     #[test]
     fn only_drives_whose_slot_nobody_holds_are_named() {
         let member = |slot: usize, path: &str, role: &str, failure: Option<&str>| {
-            serde_json::json!({"slot": slot, "path": path, "role": role, "failure": failure, "read_errors": 0, "hedged_reads": 0,
+            let said = failure.and_then(read);
+            serde_json::json!({"slot": slot, "path": path, "role": role, "failure": failure, "failure_said": said, "read_errors": 0, "hedged_reads": 0,
                 "wrong_sectors": 0, "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
         };
         // A and D were lost long ago, and others hold their slots. C has failed now.
         let (a, d) = (member(0, "/a", "failed", Some("replaced")), member(1, "/d", "failed", Some("medium error")));
         let (b, e) = (member(0, "/b", "in sync", None), member(1, "/e", "in sync", None));
-        let members = [a.clone(), d, b, e, member(2, "/c", "failed", Some("member /c: I/O error"))];
+        let members = [a.clone(), d, b, e, member(2, "/c", "failed", Some("I/O error"))];
         let lost = matters(
             serde_json::json!({"/health": "degraded", "/losses_survived": 0, "/missing_slots": [2], "/members": members}),
         );
@@ -863,13 +964,59 @@ mod tests {
         assert_eq!((failed[0].kind, failed[0].drives.as_slice()), (MatterKind::Failed, &["/b".to_owned(), "/c".to_owned()][..]));
         assert_eq!((failed[0].reason.as_deref(), &failed[0].said), (Some("/b: gone; /c: bad"), &None));
         // Of several reasons each has its sentence, if one is known.
-        let cut = "it was cut short while in use, from 4096 to 0 bytes";
-        let members = [member(0, "/a", "failed", Some("failed on command")), member(1, "/b", "failed", Some(cut))];
+        let [longer, cut] = ["8192", "4096"].map(|before| format!("it was cut short while in use, from {before} to 0 bytes"));
+        let members = [member(0, "/a", "failed", Some(&longer)), member(1, "/b", "failed", Some(&cut))];
         let two = matters(serde_json::json!({"/health": "degraded", "/missing_slots": [0, 1], "/members": members}));
         let Some(ReasonSentence::Error(ErrorSentence::MembersDropped { dropped })) = &two[0].said else { panic!("{two:?}") };
         let causes: Vec<ErrorSentence> = dropped.0.iter().flat_map(|member| member.cause.0.as_deref().cloned()).collect();
-        assert_eq!(causes, [ErrorSentence::FailedOnCommand {}, ErrorSentence::CutShort { before_bytes: 4096, now_bytes: 0 }]);
-        assert_eq!(two[0].reason, Some(format!("/a: failed on command; /b: {cut}")));
+        assert_eq!(causes, [8192, 4096].map(|before_bytes| ErrorSentence::CutShort { before_bytes, now_bytes: 0 }));
+        assert_eq!(two[0].reason, Some(format!("/a: {longer}; /b: {cut}")));
+    }
+
+    /// Nothing of them is pulled, and they have no cable.
+    #[test]
+    fn image_files_have_words_of_their_own() {
+        let words = |changes: serde_json::Value| {
+            let mut all = matters(changes);
+            all.drain(..).map(|matter| format!("{} {} {}", matter.means, matter.action, matter.avoid)).collect::<String>()
+        };
+        let paths = serde_json::json!({"/members/0/path": "/i/0", "/members/1/path": "/i/1", "/members/2/path": "/i/2"});
+        let with = |changes: serde_json::Value| {
+            let mut all = paths.clone();
+            all.as_object_mut().expect("an object").extend(changes.as_object().expect("an object").clone());
+            words(all)
+        };
+        let changes = [
+            serde_json::json!({"/health": "degraded", "/losses_survived": 0, "/missing_slots": [2], "/members/2/role": "failed"}),
+            serde_json::json!({"/health": "degraded", "/members/2/role": "rebuilding",
+                "/sweep": {"kind": "rebuild", "done_bytes": 0, "total_bytes": 1, "bytes_per_s": 0, "mismatch_sectors": 0}}),
+            serde_json::json!({"/members/0/waiting_ms": 9000}),
+            serde_json::json!({"/members/0/waiting_ms": 9000, "/members/1/waiting_ms": 9000}),
+        ];
+        let is_of_disks = |text: &str| ["pull", "cable", "serial", "enclosure"].iter().any(|word| text.contains(word));
+        for one in changes {
+            assert!(is_of_disks(&words(one.clone())) && !is_of_disks(&with(one.clone())), "{}", with(one));
+        }
+    }
+
+    /// Without a culprit a repair comes last; with one it is the way out.
+    #[test]
+    fn a_mismatch_names_its_place_and_puts_a_blind_repair_last() {
+        let copies = serde_json::json!({"drives": ["/dev/1", "/dev/0"], "sectors": 8, "first_sector": 64, "last_sector": 71});
+        let of_copies = matters(serde_json::json!({"/level": "1", "/mismatch_sectors": 8, "/undecided": copies}));
+        assert_eq!(of_copies[0].what, "a scrub found that the copies on /dev/1, /dev/0 differ in 8 sectors, from 64 to 71");
+        assert_eq!(of_copies[0].drives, ["/dev/1", "/dev/0"]);
+        assert!(of_copies[0].action.starts_with("first look at what /dev/1, /dev/0 report: `stria health`"), "{of_copies:?}");
+        assert!(of_copies[0].action.ends_with("comes last: it keeps the first copy, and the others are lost"), "{of_copies:?}");
+        let parity = serde_json::json!({"drives": [], "sectors": 1, "first_sector": 64, "last_sector": 64});
+        let of_parity = matters(serde_json::json!({"/mismatch_sectors": 1, "/undecided": parity}));
+        assert_eq!(
+            of_parity[0].what,
+            "a scrub found data and parity that differ in 1 sector, from 64 to 64 of each member's data"
+        );
+        assert!(of_parity[0].drives.is_empty() && of_parity[0].action.contains("makes parity match it"), "{of_parity:?}");
+        let named = matters(serde_json::json!({"/level": "6", "/mismatch_sectors": 8, "/members/1/wrong_sectors": 8}));
+        assert!(named[0].drives == ["/dev/1"] && named[0].action.contains("rewrites it from the others"), "{named:?}");
     }
 
     #[test]

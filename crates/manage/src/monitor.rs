@@ -51,6 +51,8 @@ use tokio::sync::watch;
 const GLANCE_EVERY: Duration = Duration::from_millis(250);
 /// The pause between two looks at arrays, whether there are events or not.
 const LOOK_EVERY: Duration = Duration::from_secs(3);
+/// Without a look for so long nothing is watched over, so there is no heartbeat.
+const LOOKS_WITHIN: Duration = Duration::from_secs(60);
 /// The pause before the port for metrics is tried again.
 const LISTEN_AGAIN_EVERY: Duration = Duration::from_secs(5);
 /// The array of a message that is about none.
@@ -104,6 +106,8 @@ pub struct Monitor {
     recalled: Mutex<Option<PathBuf>>,
     /// So long may an array of the configuration be missing before that is reported.
     patience: Mutex<Duration>,
+    /// When the last look at all arrays ended.
+    looked_at: Mutex<Instant>,
 }
 
 type Adopted = Box<dyn Fn() -> Vec<AdoptedView> + Send + Sync>;
@@ -128,6 +132,7 @@ impl Monitor {
             drives: OnceLock::new(),
             recalled: Mutex::default(),
             patience: Mutex::new(NOT_SERVED_FOR),
+            looked_at: Mutex::new(Instant::now()),
         });
         let [alarms, health, heartbeat] = [(); 3].map(|()| Arc::clone(&monitor));
         threads::start("alarms", move || alarms.watch())?;
@@ -371,6 +376,7 @@ impl Monitor {
                 tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause))
             };
             messages.into_iter().for_each(|message| self.send(&service, message));
+            *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         }
     }
 
@@ -424,6 +430,13 @@ impl Monitor {
         }
     }
 
+    /// True while every array answers, and faults are noticed: the thread that looks for them has neither ended nor waits for
+    /// something that hangs.
+    fn may_beat(&self, service: &Service) -> bool {
+        let is_watched = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < LOOKS_WITHIN;
+        is_watched && service.arrays().iter().all(|view| view.condition.silent_s.is_none()) && self.missing().is_empty()
+    }
+
     /// Sends the heartbeat of the configuration.
     fn beat(&self) {
         let (mut heartbeat, mut is_well) = (None::<Heartbeat>, true);
@@ -435,9 +448,9 @@ impl Monitor {
                 (heartbeat, is_well) = (wanted.map(Heartbeat::new), true);
             }
             let Some(heartbeat) = &mut heartbeat else { continue };
-            let all_answer = service.arrays().iter().all(|view| view.condition.silent_s.is_none()) && self.missing().is_empty();
+            let is_due = self.may_beat(&service);
             drop(service);
-            if all_answer {
+            if is_due {
                 match heartbeat.beat(Instant::now()) {
                     Ok(_) => is_well = true,
                     Err(error) if is_well => {
@@ -516,5 +529,36 @@ async fn metrics(State(monitor): State<Arc<Monitor>>) -> Response {
     match text.await {
         Ok(text) => ([(header::CONTENT_TYPE, page::TEXT)], page::body(text)).into_response(),
         Err(error) => error.into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use stria_front::{Listener, Options, Server};
+
+    /// The heartbeat went on although the thread that looks for faults had ended, or waited for a file system that hangs: no fault
+    /// was reported any more, and nothing showed that.
+    #[test]
+    fn the_heartbeat_ends_when_nothing_looks_for_faults_any_more() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let nbd = Listener::Unix(folder.path().join("nbd.sock"));
+        let service = Service::new(Server::start(vec![nbd], Vec::new(), Options::default()).expect("a server")).expect("threads");
+        let monitor =
+            Monitor::start(&service, MonitorPlan::of(AlarmConfig::default(), None, HealthConfig::default()).expect("a plan"));
+        let monitor = monitor.expect("threads");
+        let (hangs, hung) = std::sync::mpsc::channel();
+        let adopted = move || {
+            while std::thread::current().name() == Some("alarms") {
+                let _ = hangs.send(());
+                std::thread::park();
+            }
+            Vec::new()
+        };
+        monitor.expect(adopted, None);
+        hung.recv().expect("it looks for faults");
+        assert!(monitor.may_beat(&service), "it has just begun to hang");
+        *monitor.looked_at.lock().expect("no panic") = Instant::now().checked_sub(LOOKS_WITHIN).expect("the machine runs");
+        assert!(!monitor.may_beat(&service));
     }
 }

@@ -13,8 +13,10 @@ use crate::sockets::once_free;
 use crate::udev;
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use stria_block::shell_word;
+use stria_drive::sysfs::{SYSFS, device_folder};
 use stria_format::md::{Assembly, Verdict};
 use stria_host::{OpenOptions, find, short_name};
 use stria_terminal::Failure;
@@ -121,9 +123,21 @@ pub fn import(path: &Path, assemblies: &[Assembly], array: &Assembly, name: &str
         }
         false => None,
     };
-    let mut adopted = adopt(path, assemblies, array, terms)?;
+    let adopted = adopt(path, assemblies, array, terms);
+    let mut adopted = match &renamed {
+        Some(renamed) => adopted.map_err(|failure| after(&renamed.words(name), failure))?,
+        None => adopted?,
+    };
     adopted.notes.splice(0..0, renamed.map(|renamed| renamed.words(name)));
     Ok(adopted)
+}
+
+/// The failure of a later step of a command whose first steps have written to drives. `done`: what they did. Alone, the failure
+/// may say that nothing was done.
+pub fn after(done: &str, failure: Failure) -> Failure {
+    let why = failure.to_string();
+    let why = why.trim_end_matches("; nothing was done").trim_end_matches(": nothing was done");
+    Failure::Failed(format!("{done}, but a later step failed: {why}"))
 }
 
 /// An array that was renamed.
@@ -183,11 +197,13 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
         false => rename_spans(&drives(&arrays), array.uuid, new)?,
     };
     let is_known = edit.is_some();
-    if let Some(edit) = edit {
-        keep_away(&edit.save()?)?;
-    }
     let absent = stria_host::awaited_slots(array);
-    Ok(Renamed { old: short_name(&array.name).to_owned(), drive_count, is_known, absent, uuid })
+    let renamed = Renamed { old: short_name(&array.name).to_owned(), drive_count, is_known, absent, uuid };
+    if let Some(edit) = edit {
+        let followed = edit.save().and_then(|config| keep_away(&config));
+        followed.map_err(|failure| after(&renamed.words(new), failure))?;
+    }
+    Ok(renamed)
 }
 
 /// Renames an array and its spans, which are written through. With force a stale member would take part, so they are looked at
@@ -277,12 +293,8 @@ fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
     if drives.iter().any(|path| !path.is_file()) {
         udev::wait(30);
     }
-    let names: BTreeSet<String> = drives
-        .iter()
-        .filter_map(|path| path.file_name()?.to_str())
-        .flat_map(holders)
-        .filter(|name| name.starts_with("md"))
-        .collect();
+    let devices = drives.iter().filter_map(|path| kernel_name(path));
+    let names: BTreeSet<String> = devices.flat_map(|name| holders(&name)).filter(|name| name.starts_with("md")).collect();
     let take = |name: &String| match stop_md(name) {
         Ok(()) => format!("Linux ran it as /dev/{name}, which was stopped, as nothing used it"),
         Err(why) => format!(
@@ -291,6 +303,12 @@ fn take_from_linux(drives: &[PathBuf]) -> Vec<String> {
         ),
     };
     names.iter().map(take).collect()
+}
+
+/// The name of a block device in the kernel, whatever path leads to it. `None`: it is an image file, whose name says nothing.
+fn kernel_name(path: &Path) -> Option<String> {
+    let found = std::fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
+    Some(device_folder(Path::new(SYSFS), found.rdev()).ok()?.file_name()?.to_str()?.to_owned())
 }
 
 /// The devices that lie on a block device, by their names in the kernel.
@@ -312,4 +330,42 @@ fn stop_md(name: &str) -> Result<(), String> {
     let is_busy = |error: &io::Error| error.kind() == io::ErrorKind::ResourceBusy;
     let stopped = once_free(|| std::fs::write(&state, "clear"), is_busy);
     stopped.map_err(|error| if is_busy(&error) { "it is in use".into() } else { error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A command that had renamed or destroyed an array ended with "nothing was done", as the configuration could not follow.
+    #[test]
+    fn a_failure_after_drives_were_written_says_what_was_done() {
+        for end in ["; nothing was done", ": nothing was done", ""] {
+            let told = after("array \"tank\" is destroyed", Failure::Failed(format!("/etc/stria cannot be written{end}")));
+            let wanted = "array \"tank\" is destroyed, but a later step failed: /etc/stria cannot be written";
+            assert_eq!(told.to_string(), wanted);
+        }
+    }
+
+    /// The adoption of an array on an image file called `sdb` stopped the md array on /dev/sdb, if nothing used it. The md array
+    /// on a drive that was named by a link was not found.
+    #[test]
+    fn what_linux_made_is_found_by_the_drive_and_not_by_the_name_of_its_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let devices = std::fs::read_dir("/sys/class/block").into_iter().flatten().flatten();
+        let names = devices.map(|device| device.file_name().to_string_lossy().into_owned());
+        let known = names.filter(|name| {
+            std::fs::metadata(Path::new("/dev").join(name)).is_ok_and(|found| found.file_type().is_block_device())
+        });
+        for name in known.chain(["sdb".to_owned()]) {
+            let (image, link) = (folder.path().join(&name), folder.path().join("link"));
+            std::fs::write(&image, [0; 4096]).expect("a file");
+            assert_eq!(kernel_name(&image), None);
+            let device = Path::new("/dev").join(&name);
+            if device.exists() {
+                std::os::unix::fs::symlink(&device, &link).expect("a link");
+                assert_eq!(kernel_name(&link), Some(name));
+                std::fs::remove_file(&link).expect("a link");
+            }
+        }
+    }
 }

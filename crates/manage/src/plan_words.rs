@@ -56,6 +56,7 @@ sentences! {
     pub enum PlanSentence {
         // What happens.
         MakeArray { array: String, level: String, size_bytes: Size, drive_count: usize } => "Make array \"{array}\": RAID {level}, {size_bytes} of {drive_count} drives.",
+        MakeArrayWithSpares { array: String, level: String, size_bytes: Size, drive_count: usize, spare_count: usize } => "Make array \"{array}\": RAID {level}, {size_bytes} of {drive_count} drives; spares: {spare_count}.",
         MakeArrayOfOne { array: String, level: String, size_bytes: Size } => "Make array \"{array}\": RAID {level}, {size_bytes} of 1 drive.",
         DestroyArray { array: String, drives: Names } => "Destroy array \"{array}\" on {drives}.",
         RemoveSignatures { drives: Names } => "Remove every signature from {drives}.",
@@ -68,6 +69,7 @@ sentences! {
         FailMember { drive: String, array: String } => "Drop {drive} from array \"{array}\" as if it had failed.",
         RemoveFailed { drive: String, array: String } => "Remove {drive} (failed) from array \"{array}\": it can be pulled afterwards.",
         RemoveSpare { drive: String, array: String } => "Remove {drive} (spare) from array \"{array}\": it can be pulled afterwards.",
+        RemoveFile { drive: String, array: String } => "Remove {drive} from array \"{array}\": its file can be deleted afterwards.",
         AddDrive { drive: String, array: String } => "Add {drive} to array \"{array}\".",
         AddFormerMember { drive: String, array: String } => "Add {drive} to array \"{array}\". It was a member, and comes back: by the write-intent bitmap if that tells what it missed.",
         ReplaceMember { old: String, drive: String, array: String } => "Copy {old} to {drive}, which takes its place in array \"{array}\". Redundancy stays meanwhile.",
@@ -115,6 +117,9 @@ sentences! {
         LosesRange { length_bytes: Size, start_bytes: Size, array: String } => "{length_bytes} at {start_bytes} of \"{array}\": it reads as zeros afterwards",
         LosesNewer {} => "the array starts although members that are missing may hold newer data: what only they hold is lost",
         LosesCarried { carries: Names } => "{carries}",
+        LosesCopyVersion { sectors: u64 } => "one of two versions of {sectors} sectors whose copies differ: the first copy stays, and nothing tells whether it is the right one",
+        LosesParityVersion { sectors: u64 } => "what the parity of {sectors} sectors says of the data: the data stays as it is, and nothing tells whether it is right",
+        LosesOtherVersion {} => "what it holds of sectors that do not match, if another version of them is kept",
         LosesRangeContent {} => "what the range holds",
 
         // What should be known before.
@@ -128,7 +133,7 @@ sentences! {
         FormatTakesHours {} => "All data is lost, for good. It may take hours, and cannot be interrupted.",
         SanitizeTakesHours {} => "All data is lost, for good, spare blocks included. It may take hours; the drive continues after a loss of power.",
         MdadmLeavesAlone {} => "mdadm leaves the array alone from now on, on this machine.",
-        StartsWithout { array: String, slots: Slots } => "\"{array}\" starts without the drive of slot {slots}: if it comes later, `add` brings it back, by the bitmap or by a full rebuild",
+        StartsWithout { array: String, slots: Slots } => "\"{array}\" starts without slot {slots}: `add` brings back a drive that comes later, by the bitmap or by a full rebuild",
         OneClientLosesDisk { clients: Names } => "1 client uses it and loses its disk: {clients}",
         ClientsLoseDisk { client_count: usize, clients: Names } => "{client_count} clients use it and lose their disk: {clients}",
         SpareLess {} => "the array has a spare less, so the next failure may find none",
@@ -150,12 +155,23 @@ sentences! {
         ReplaceInstead {} => "to exchange a drive that still works, replace it instead: redundancy stays meanwhile",
         ArrayBareAfterwards {} => "the array has no redundancy afterwards: ONE MORE FAILURE LOSES DATA",
         SpanBareAfterwards { span: String } => "span \"{span}\" has no redundancy afterwards: ONE MORE FAILURE LOSES DATA",
-        ArraySurvivesAfterwards { failure_count: usize } => "the array survives {failure_count} more failures afterwards",
-        SpanSurvivesAfterwards { span: String, failure_count: usize } => "span \"{span}\" survives {failure_count} more failures afterwards",
+        ArraySurvivesAfterwards { failure_count: Failures } => "the array survives {failure_count} afterwards",
+        SpanSurvivesAfterwards { span: String, failure_count: Failures } => "span \"{span}\" survives {failure_count} afterwards",
         FirmwareNow {} => "the member answers late once, while it activates the firmware; other members answer meanwhile",
         FirmwareReset {} => "the member leaves the array for its reset, and returns by the write-intent bitmap: one failure less is survived meanwhile",
         FirmwareLater {} => "the firmware runs after the next reset or power cycle",
         FirmwareMayBreak {} => "a wrong image may make the drive unusable, and most drives take no older firmware back",
+    }
+}
+
+/// Further failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Failures(pub usize);
+
+impl fmt::Display for Failures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 == 1 { f.write_str("1 more failure") } else { write!(f, "{} more failures", self.0) }
     }
 }
 

@@ -6,6 +6,7 @@ use crate::error_words::{ErrorSentence, Words};
 use crate::keeper::{PoolState, enclosure_of, look_at_pool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use stria_drive::multipath_of;
 use stria_host::{Examined, examine, wipe_drives};
@@ -36,19 +37,19 @@ pub fn list(pool: &[PathBuf]) -> Vec<PoolDrive> {
 
 /// A drive that was looked at.
 pub fn drive(path: &Path, state: &PoolState) -> PoolDrive {
-    let size_bytes = if let PoolState::Free(info) = state { Some(info.limits.size_sectors * 512) } else { None };
+    let size_bytes = if let PoolState::Free(info, _) = state { Some(info.limits.size_sectors * 512) } else { None };
     let Words { text, said } = match state {
-        PoolState::Free(_) => ErrorSentence::PoolDriveFree {}.into(),
+        PoolState::Free(..) => ErrorSentence::PoolDriveFree {}.into(),
         PoolState::Taken(array) => ErrorSentence::PoolDriveTaken { array: array.clone() }.into(),
         PoolState::Unfit(why) => why.as_str().into(),
     };
     PoolDrive { path: path.to_owned(), free: size_bytes.is_some(), state: text, said, size_bytes, enclosure: enclosure_of(path) }
 }
 
-/// Links of `/dev/disk/by-id` that name the hardware. Others come from the content (`lvm-pv-uuid-`) or from a name (`dm-name-`,
-/// `md-name-`): the wipe that makes a drive blank, or a new name, removes them.
+/// Links of `/dev/disk/by-id` that name the hardware, or a device of the device mapper. Others come from the content
+/// (`lvm-pv-uuid-`) or from a name (`dm-name-`, `md-name-`): the wipe that makes a drive blank, or a new name, removes them.
 const OF_HARDWARE: [&str; 11] =
-    ["nvme-", "ata-", "scsi-", "wwn-", "usb-", "virtio-", "mmc-", "ieee1394-", "google-", "ccw-", "dm-uuid-mpath-"];
+    ["nvme-", "ata-", "scsi-", "wwn-", "usb-", "virtio-", "mmc-", "ieee1394-", "google-", "ccw-", "dm-uuid-"];
 
 /// A name of a drive that outlives a restart of the machine: by its identity, where udev has one.
 fn lasting(path: &Path) -> PathBuf {
@@ -68,19 +69,41 @@ fn best_link(links: impl Iterator<Item = PathBuf>) -> Option<PathBuf> {
     best.map(|(_, link)| link)
 }
 
+/// What to know of a drive whose name may be another drive's after a restart of the machine. `None`: its name lasts, or it is an
+/// image file.
+fn doubt(drive: &Path) -> Option<String> {
+    let is_device = || drive.metadata().is_ok_and(|found| found.file_type().is_block_device());
+    (!drive.starts_with("/dev/disk") && is_device()).then(|| {
+        format!(
+            "{} has no name of its own in /dev/disk/by-id: after a restart of the machine another drive may have its name, and an array takes \
+             that one if it looks blank",
+            drive.display()
+        )
+    })
+}
+
 /// The pool after a change of it.
 pub struct Changed {
     /// The drives that were named, by their lasting names.
     pub drives: Vec<PathBuf>,
     /// All drives of the pool.
     pub pool: Vec<PathBuf>,
+    /// What else to know, in sentences.
+    pub notes: Vec<String>,
 }
 
 /// Puts drives into the pool of the configuration at `path`. `consent` is asked before a drive that carries something is wiped.
+/// `confirmed`: the drives that may join, if that was decided before ([`Examined::mark`]).
 ///
 /// # Errors
-/// When a drive cannot be looked at or wiped, `consent` is refused, or the configuration cannot be changed.
-pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(), Failure>) -> Result<Changed, Failure> {
+/// When a drive cannot be looked at or wiped, or is no longer what was confirmed, `consent` is refused, or the configuration
+/// cannot be changed.
+pub fn add(
+    path: &Path,
+    drives: &[PathBuf],
+    confirmed: Option<&[String]>,
+    consent: impl Fn(&str) -> Result<(), Failure>,
+) -> Result<Changed, Failure> {
     refuse_twins(drives)?;
     if let Some((drive, map)) = drives.iter().find_map(|drive| Some((drive.display(), multipath_of(drive)?))) {
         let map = map.display();
@@ -91,11 +114,12 @@ pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(),
     let drives: Vec<PathBuf> = drives.iter().map(|drive| lasting(drive)).collect();
     // Before the look whose findings are told: a drive that changes after this is not wiped.
     let seen: Vec<Examined> = examine(&drives).into_iter().flatten().collect();
+    confirmed.map_or(Ok(()), |marks| seen.iter().try_for_each(|drive| drive.refuse_unless(marks)))?;
     let mut carrying = Vec::new();
     for (drive, state) in look_at_pool(&drives) {
         let shown = drive.display();
         let carries = match state {
-            PoolState::Free(_) => continue,
+            PoolState::Free(..) => continue,
             PoolState::Taken(array) => format!("{shown} is a member of array \"{array}\""),
             PoolState::Unfit(why) if !drive.exists() => return Err(Failure::Failed(format!("{shown}: {why}"))),
             PoolState::Unfit(why) => format!("{shown}: {why}"),
@@ -112,10 +136,11 @@ pub fn add(path: &Path, drives: &[PathBuf], consent: impl Fn(&str) -> Result<(),
     edit.refuse_unwritable()?;
     // A refusal of one leaves all as they are.
     if !carrying.is_empty() {
-        wipe_drives(&carrying, &seen)?;
+        wipe_drives(&carrying, &seen.iter().map(Examined::mark).collect::<Vec<_>>())?;
     }
     edit.save()?;
-    Ok(Changed { drives, pool })
+    let notes = drives.iter().filter_map(|drive| doubt(drive)).collect();
+    Ok(Changed { drives, pool, notes })
 }
 
 /// Takes drives out of the pool. A drive that an array has taken stays in that array.
@@ -133,7 +158,7 @@ pub fn remove(path: &Path, drives: &[PathBuf]) -> Result<Changed, Failure> {
     }
     edit.spares(&pool)?;
     edit.save()?;
-    Ok(Changed { drives: drives.to_vec(), pool })
+    Ok(Changed { drives: drives.to_vec(), pool, notes: Vec::new() })
 }
 
 /// The refusal to take out a drive that is not in the pool.
@@ -154,6 +179,45 @@ mod tests {
         assert_eq!(best(&["lvm-pv-uuid-8bZQ", "wwn-0x5000c500a1b2c3d4"]), link("wwn-0x5000c500a1b2c3d4"));
         let names = ["lvm-pv-uuid-8bZQ", "wwn-0x5000c500a1b2c3d4", "ata-DISK_S1", "nvme-eui.0025388b710116a1"];
         assert_eq!(best(&names), link("ata-DISK_S1"));
+        // Before, a logical volume was stored as /dev/dm-3, which is another one after a restart.
+        assert_eq!(best(&["dm-name-vg-spare", "dm-uuid-LVM-8bZQ"]), link("dm-uuid-LVM-8bZQ"));
         assert_eq!(best(&["dm-name-mpatha", "dm-uuid-mpath-35000c500a1b2c3d4"]), link("dm-uuid-mpath-35000c500a1b2c3d4"));
+    }
+
+    /// A plan of the API was carried out on the drives that lay at their paths some time after it was confirmed.
+    #[test]
+    fn a_drive_that_is_another_than_was_confirmed_does_not_join_the_pool() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let (config, drive, other) = (path("stria.toml"), path("drive"), path("other"));
+        std::fs::write(&config, "").and_then(|()| std::fs::write(&drive, vec![0; 1 << 20])).expect("files");
+        std::fs::copy(&drive, &other).expect("a copy");
+        let marks: Vec<String> =
+            examine(std::slice::from_ref(&drive)).into_iter().map(|one| one.expect("it is here").mark()).collect();
+        let drives = [drive.clone()];
+        let joins = || add(&config, &drives, Some(&marks), |_| Ok(())).map(|changed| changed.pool);
+        std::fs::rename(&drive, path("aside")).and_then(|()| std::fs::rename(&other, &drive)).expect("another drive");
+        let refused = joins().expect_err("it is another drive").to_string();
+        assert!(refused.contains("is another drive") && std::fs::read(&config).expect("a file").is_empty(), "{refused}");
+        std::fs::rename(path("aside"), &drive).expect("it is back");
+        assert_eq!(joins().expect("it is the drive"), std::slice::from_ref(&drive));
+    }
+
+    /// A drive without a serial number was stored as /dev/vdb without a word. After a restart an array took the drive that had this
+    /// name then, if it carried nothing that is known.
+    #[test]
+    fn a_drive_whose_name_does_not_last_is_told_of() {
+        let device = std::fs::read_dir("/dev")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.path())
+            .find(|path| path.metadata().is_ok_and(|found| found.file_type().is_block_device()));
+        if let Some(device) = device {
+            assert!(doubt(&device).is_some_and(|text| text.contains("by-id")), "{}", device.display());
+        }
+        let image = tempfile::NamedTempFile::new().expect("a file");
+        assert_eq!(doubt(image.path()), None, "the name of an image file is its own");
+        assert_eq!(doubt(Path::new("/dev/disk/by-id/ata-DISK_S1")), None);
     }
 }

@@ -24,10 +24,12 @@ use crate::threads;
 use crate::view::{all_members, is_held, is_redundant_itself, may_write, plain_event, said_event, tree};
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use stria_drive::sysfs::{SYSFS, whole_folder};
 use stria_drive::{within, within_at};
 use stria_health::{Seat, SelfTest, read, start_self_test};
 use stria_routine::{Calendar, Job, TimeZone, due, local_text, may_begin};
@@ -781,18 +783,17 @@ fn drive_keys(entries: &[DriveEntry], whole_disk: impl Fn(&Path) -> PathBuf) -> 
     named.iter().map(key).collect()
 }
 
-/// The drive in sysfs that a block device is, or is a part of. Namespaces of an NVMe controller test themselves together.
+/// The drive in sysfs that a block device is, or is a part of, whatever name leads to it. Namespaces of an NVMe controller test
+/// themselves together.
 fn whole_disk(path: &Path) -> PathBuf {
-    let name = path.file_name().filter(|_| path.starts_with("/dev")).unwrap_or_default();
-    let page = Path::new("/sys/class/block").join(name).canonicalize();
-    let Some(mut page) = page.ok().filter(|_| !name.is_empty()) else { return path.to_owned() };
-    if page.join("partition").exists() {
-        page.pop();
+    // An image file may lie on a server that hangs.
+    let found = path.starts_with("/dev").then(|| std::fs::metadata(path).ok()).flatten();
+    let number = found.filter(|found| found.file_type().is_block_device()).map(|found| found.rdev());
+    let Some(mut folder) = number.and_then(|number| whole_folder(Path::new(SYSFS), number).ok()) else { return path.to_owned() };
+    if folder.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nvme")) {
+        folder.pop();
     }
-    if page.file_name().is_some_and(|name| name.to_string_lossy().starts_with("nvme")) {
-        page.pop();
-    }
-    page
+    folder
 }
 
 fn test_notes<'a>(notes: &'a mut Notes, drive: &str, long: bool) -> &'a mut JobNotes {

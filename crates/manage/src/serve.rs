@@ -94,7 +94,7 @@ fn open_all(
             clients: options.clients.map(|clients| clients == Clients::Lane),
         };
         let block = options.ublk.map(|id| BlockSpec { id, copier: options.ublk_copy.into() });
-        match service.start(array, name, options.how(), lanes, block) {
+        match service.start(array, name, options.how().of(array), lanes, block) {
             Ok((found, lane_count)) => {
                 ways.extend(found.into_iter().map(|(kind, uri)| (kind, name.clone(), uri)));
                 // The next array's lanes continue where these end.

@@ -8,6 +8,7 @@ mod commands;
 pub mod firmware;
 mod served;
 mod settings;
+mod space;
 mod stop;
 pub mod watchdog;
 
@@ -22,7 +23,7 @@ use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
 use crate::ublk::BlockSpec;
 use crate::{since, threads, view};
-use caches::set_caches;
+use caches::set_free_caches;
 use served::{STATUS_WITHIN, Served, lock, set_speed, silent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -210,6 +211,11 @@ impl Service {
         self.nbd.add_listeners(listeners, inherited, tls)
     }
 
+    /// Why NBD uses other files for TLS than those that are there now.
+    pub fn nbd_tls_fault(&self) -> Option<String> {
+        self.nbd.tls_fault()
+    }
+
     /// Stops accepting clients, for good; when this returns, their socket files are gone.
     pub fn close(&self) {
         self.nbd.close();
@@ -278,7 +284,7 @@ impl Service {
         let notices = lock(&self.notices).clone();
         let locks = if options.read_only { check_free(std::slice::from_ref(planned), true) } else { Ok(Vec::new()) };
         let locks = locks.map_err(|failure| HostError::Refused(failure.to_string()))?;
-        let caches = options.drive_caches.map_or(Ok(()), |on| set_caches(&planned.drives, on));
+        let caches = options.drive_caches.map_or(Ok(()), |on| set_free_caches(planned, options.read_only, on));
         let near = if how.cpus.is_empty() { Near::of(how.numa_node, &planned.drives)? } else { None };
         let lanes = how.lanes(name, near.as_ref());
         let (lanes, warnings) = ArrayLanes::open(&planned.drives, options, lanes, notices)?;
@@ -468,6 +474,7 @@ impl Service {
         };
         let takes_clients = served.lanes.takes_clients();
         let mut view = view::array(&report);
+        served.space.look(&report, &mut view);
         let count = lanes.len();
         let lanes = lanes.into_iter().enumerate();
         view.lanes =
@@ -485,7 +492,9 @@ impl Service {
         view.writes.write = Some(held.write);
         view.speed = Some(lock(&served.bounds).clone());
         view.writes.power_cut = held.write.words().into();
-        view.drive_caches = view::drive_caches(&report, held.drive_caches, &lock(&served.caches.differ));
+        let (differ, unflushed) = (lock(&served.caches.differ).clone(), lock(&served.caches.unflushed).clone());
+        view.drive_caches = view::drive_caches(&report, held.drive_caches, &differ, &unflushed);
+        view::note_unflushed(&mut view, &unflushed);
         view::describe_state(&mut view);
         if since::is_asked(&view) {
             since::fill(&mut view, &self.known_events());

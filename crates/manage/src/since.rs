@@ -1,10 +1,12 @@
-//! Since when something is wrong, from the events that are known and from what the process sees. Never guessed: what no event
-//! tells stays unknown.
+//! Since when something is wrong, and where a scrub found it, from the events that are known and from what the process sees. Never
+//! guessed: what no event tells stays unknown.
 
-use crate::api::{ArrayView, EventView, MemberView};
+use crate::api::{ArrayView, EventView, MemberView, UndecidedView};
 use crate::clock::now_ms;
+use crate::event_words::EventSentence;
 use crate::view::{all_members, is_replaced};
 use std::collections::BTreeMap;
+use stria_host::HostSentence;
 
 /// A member whose oldest request has waited for so long does not answer, as `status` says.
 const SILENT_MS: u64 = 1000;
@@ -18,6 +20,7 @@ pub fn tells(event: &EventView) -> bool {
 /// True if [`fill`] may have something to say.
 pub fn is_asked(view: &ArrayView) -> bool {
     is_degraded(view)
+        || has_open_mismatch(view)
         || view.parts.spans.iter().any(is_asked)
         || all_members(view).iter().any(|member| has_failed(member) || member.waiting_ms >= Some(SILENT_MS))
 }
@@ -28,6 +31,9 @@ pub fn fill(view: &mut ArrayView, events: &[EventView]) {
     let is_here = |name: &str| named.iter().any(|known| known == name);
     if is_degraded(view) {
         view.condition.since_s = first_loss(events, is_here, Some(view)).map(|time_ms| time_ms / 1000);
+    }
+    if has_open_mismatch(view) {
+        view.redundancy.undecided = undecided(events, is_here);
     }
     for member in &mut view.parts.members {
         member.since_s = member_since(member, events, is_here);
@@ -42,6 +48,38 @@ pub fn fill(view: &mut ArrayView, events: &[EventView]) {
 fn is_degraded(view: &ArrayView) -> bool {
     let is_rebuilt = |member: &MemberView| member.role == "rebuilding";
     !view.parts.missing_slots.is_empty() || view.parts.members.iter().any(|member| is_rebuilt(member) || member.lost)
+}
+
+fn has_open_mismatch(view: &ArrayView) -> bool {
+    view.redundancy.mismatch_sectors > Some(0) && !view.redundancy.mismatch_repaired
+}
+
+/// The mismatches of the last complete scrub that no event blames on a member.
+fn undecided(events: &[EventView], is_here: impl Fn(&str) -> bool) -> Option<UndecidedView> {
+    let is_end =
+        |event: &&EventView| event.kind == "sweep_finished" && matches!(event.sweep.as_deref(), Some("scrub" | "repair"));
+    // A scrub that was interrupted has no end: what it found counts for the one that went on from there.
+    let mut latest_first = events.iter().rev().filter(|event| is_here(&event.array)).skip_while(|event| !is_end(event));
+    latest_first.next()?;
+    let mut found = None;
+    for event in latest_first.take_while(|event| !is_end(event)) {
+        let (sectors, start, drives) = match &event.said {
+            Some(EventSentence::Host(HostSentence::MismatchUnnamed { sectors, sync_sector })) => {
+                (*sectors, *sync_sector, &[][..])
+            }
+            Some(EventSentence::Host(HostSentence::MismatchOfCopies { sectors, sync_sector, drives })) => {
+                (*sectors, *sync_sector, &drives.0[..])
+            }
+            _ => continue,
+        };
+        let last = start + sectors.saturating_sub(1);
+        let known = found.get_or_insert_with(|| UndecidedView { first_sector: start, last_sector: last, ..Default::default() });
+        (known.first_sector, known.last_sector) = (known.first_sector.min(start), known.last_sector.max(last));
+        known.sectors += sectors;
+        let new: Vec<String> = drives.iter().filter(|drive| !known.drives.contains(drive)).cloned().collect();
+        known.drives.extend(new);
+    }
+    found
 }
 
 fn has_failed(member: &MemberView) -> bool {

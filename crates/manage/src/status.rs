@@ -176,6 +176,12 @@ fn scrub_line(view: &ArrayView) -> Option<String> {
         }
         (0, _) => "found no mismatch".into(),
         (count, true) => format!("found mismatches in {count} sectors, and repaired them"),
+        (count, false) if view.redundancy.undecided.is_some() => {
+            let word = shell_word(&view.identity.name);
+            format!(
+                "found mismatches in {count} sectors, whose wrong side is unknown; `stria explain {word}` says what to do first"
+            )
+        }
         (count, false) => {
             let word = shell_word(&view.identity.name);
             format!("found mismatches in {count} sectors; `stria scrub {word} --repair` repairs them")

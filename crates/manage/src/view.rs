@@ -5,16 +5,22 @@ use crate::api::{
     LatencyView, LogView, MemberView, PartsView, RedundancyView, SweepView, WritesView,
 };
 use crate::clock::now_ms;
+use crate::drop_words;
 use crate::error_words::{ErrorSentence, Known, Used, Words, read};
 use crate::event_words::{EventSentence, told_as_one};
+use crate::plan_words::Failures;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_array::{Event, Health, Level, LogStatus, MemberState, MemberStatus, SweepKind, SweepStatus, Synced};
+use stria_array::{
+    DropCause, Event, Health, Level, LogStatus, MemberState, MemberStatus, StopCause, SweepKind, SweepStatus, Synced,
+};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
 use stria_drive::{DriveKind, Way, monotonic_now};
 use stria_format::md::uuid_text;
-use stria_host::{ArrayReport, DriveReport, HostSentence, MemberReport, Notice, NoticeKind, default_strip_sectors, short_name};
+use stria_host::{
+    ArrayReport, DriveReport, HostSentence, MemberReport, Notice, NoticeKind, bare_reason, default_strip_sectors, short_name,
+};
 use stria_terminal::size;
 
 const SECTOR: u64 = SECTOR_BYTES as u64;
@@ -53,6 +59,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
             resync_pending: status.synced != Synced::All && geometry.level().is_redundant(),
             mismatch_sectors: status.last_scrub.map(|found| found.mismatch_sectors),
             unchecked_sectors: status.last_scrub.map_or(0, |found| found.unchecked_sectors),
+            undecided: None,
             last_scrub: None,
             next_scrub_s: None,
             mismatch_repaired: status.mismatch_repaired,
@@ -174,25 +181,37 @@ pub fn is_unseen(view: &ArrayView) -> bool {
     view.condition.silent_s.is_some() && view.geometry.level.is_empty()
 }
 
-/// The drives' own write caches in a word; `set`: as they were set, `differ`: the drives that do not follow that. `None`: the
-/// members are files.
-pub fn drive_caches(array: &ArrayReport, set: Option<bool>, differ: &[PathBuf]) -> Option<String> {
+/// The drives' own write caches in a word; `set`: as they were set, `differ`: the drives that do not follow that, `unflushed`:
+/// those whose caches are on, and to which the array sends no flushes. `None`: the members are files.
+pub fn drive_caches(array: &ArrayReport, set: Option<bool>, differ: &[PathBuf], unflushed: &[PathBuf]) -> Option<String> {
     let tree = array.tree();
     let devices = tree.iter().flat_map(|array| array.drives()).filter(|drive| drive.info.kind == DriveKind::BlockDevice);
     let cached: Vec<bool> = devices.map(|drive| drive.info.limits.volatile_cache).collect();
     let (on, count) = (cached.iter().filter(|cached| **cached).count(), cached.len());
+    let list = |drives: &[PathBuf]| drives.iter().map(|drive| drive.display().to_string()).collect::<Vec<_>>().join(", ");
     match (set, on) {
         _ if count == 0 => None,
+        _ if !unflushed.is_empty() => Some(format!(
+            "switched on meanwhile on {}, which gets no flushes: a power cut may lose what was flushed, until the array is stopped and started",
+            list(unflushed)
+        )),
         (Some(set), _) if !differ.is_empty() => {
-            let list: Vec<String> = differ.iter().map(|drive| drive.display().to_string()).collect();
             let (set, found) = if set { ("on", "off") } else { ("off", "on, so a power cut loses what was not flushed") };
-            Some(format!("{set}, as set, except {}: {found}", list.join(", ")))
+            Some(format!("{set}, as set, except {}: {found}", list(differ)))
         }
         (Some(false), _) => Some("off, as set".into()),
         (Some(true), _) => Some("on, as set: a power cut loses what was not flushed".into()),
         (None, 0) => Some("none that loses data in a power cut".into()),
         (None, on) => Some(format!("on, on {on} of {count} drives: a power cut loses what was not flushed")),
     }
+}
+
+/// Notes the members whose write caches are on although they get no flushes.
+pub fn note_unflushed(view: &mut ArrayView, unflushed: &[PathBuf]) {
+    for member in &mut view.parts.members {
+        member.cache_unflushed = member.role != "failed" && unflushed.iter().any(|path| path.as_os_str() == member.path.as_str());
+    }
+    view.parts.spans.iter_mut().for_each(|span| note_unflushed(span, unflushed));
 }
 
 /// Describes the array's state in words, from the rest of its view.
@@ -256,8 +275,7 @@ fn headline(view: &ArrayView) -> String {
             parts.push(format!("DEGRADED: {}", gaps(view).join(", ")));
             parts.push(match view.redundancy.losses_survived {
                 0 => "ONE MORE FAILURE LOSES DATA".into(),
-                1 => "survives 1 more failure".into(),
-                count => format!("survives {count} more failures"),
+                count => format!("survives {}", Failures(count)),
             });
             parts.push(match spare_count(view) {
                 0 => "no spare".into(),
@@ -270,6 +288,9 @@ fn headline(view: &ArrayView) -> String {
     let silent = all_members(view).into_iter().filter_map(|member| Some((member, unanswered_ms(member)?)));
     for (member, ms) in silent {
         parts.push(format!("NO ANSWER from {} for {}", member.path, size::show_duration(ms / 1000)));
+    }
+    for member in all_members(view).into_iter().filter(|member| member.file_deleted) {
+        parts.push(format!("FILE DELETED: {}, whose bytes are lost when the array stops", member.path));
     }
     let without_room: Vec<&str> =
         all_members(view).into_iter().filter(|member| member.no_room).map(|member| member.path.as_str()).collect();
@@ -320,7 +341,7 @@ pub fn departure(array: &ArrayView, member: &MemberView) -> String {
 
 /// True if the member left the array because its replacement was complete.
 pub fn was_replaced(member: &MemberView) -> bool {
-    member.role == "failed" && member.failure.as_deref() == Some("replaced")
+    member.role == "failed" && member.failure == Some(DropCause::Replaced.to_string())
 }
 
 /// The array or span that the member is listed in.
@@ -411,7 +432,7 @@ pub fn found_mismatch(view: &ArrayView) -> bool {
 /// True if something is wrong with an array that has all of its redundancy: its headline says what.
 pub fn needs_attention(view: &ArrayView) -> bool {
     let members = all_members(view);
-    let lacks = members.iter().any(|member| member.no_room || unanswered_ms(member).is_some());
+    let lacks = members.iter().any(|member| member.no_room || member.file_deleted || unanswered_ms(member).is_some());
     lacks || view.condition.unreplayed.is_some() || view.condition.superblock_refused.is_some() || found_mismatch(view)
 }
 
@@ -480,7 +501,6 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
     };
     let info = drive.map(|drive| &drive.info);
     let latency = |of: fn(&DriveReport) -> Option<Latency>| drive.and_then(of).map(latency_view);
-    let failure = member.failure.as_deref().map(|failure| bare_reason(failure, &path));
     Some(MemberView {
         slot: member.slot,
         path: path.clone(),
@@ -506,11 +526,14 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         write_count: member.write_count,
         read_bytes: member.read_sectors * SECTOR,
         written_bytes: member.written_sectors * SECTOR,
+        file_deleted: drive.is_some_and(|drive| drive.is_deleted) && member.state != MemberState::Failed,
+        // The service knows it.
+        cache_unflushed: false,
         no_room: member.has_no_space || has_no_space_alone(member, drive, array),
         needed: member.is_needed,
         lost: member.failure.is_some() && member.state != MemberState::Failed,
-        failure_said: failure.as_deref().and_then(read),
-        failure,
+        failure: member.failure.as_ref().map(|cause| bare_reason(cause, &path)),
+        failure_said: member.failure.as_ref().and_then(|cause| drop_words::said_of(cause, &path)),
         since_s: None,
         read_latency: latency(|drive| drive.timings.read.latency()),
         write_latency: latency(|drive| drive.timings.write.latency()),
@@ -524,11 +547,6 @@ fn has_no_space_alone(member: &MemberStatus, drive: Option<&DriveReport>, array:
     let is_alone = !array.geometry.level().is_redundant() && member.state != MemberState::Failed;
     let lately = |at: u64| monotonic_now().saturating_sub(at) < NO_SPACE_FOR.as_nanos() as u64;
     is_alone && drive.and_then(|drive| drive.no_space).is_some_and(lately)
-}
-
-/// A member's failure without its name: the error of a drive begins with it, and it is shown beside the drive.
-pub fn bare_reason(failure: &str, path: &str) -> String {
-    failure.strip_prefix(&format!("member {path}: ")).unwrap_or(failure).to_owned()
 }
 
 fn latency_view(latency: Latency) -> LatencyView {
@@ -607,23 +625,24 @@ pub fn event(notice: &Notice) -> EventView {
 
 fn notice_event(notice: &Notice, kind: &str) -> EventView {
     let event = said_event(short_name(&notice.array), kind, EventSentence::Host(notice.said.clone()));
-    EventView { cause: cause_of(&notice.said), ..event }
+    EventView { cause: cause_of(notice), ..event }
 }
 
-/// The sentence of the reason in a sentence of an array, which the engine gives as text.
-fn cause_of(said: &HostSentence) -> Option<ErrorSentence> {
-    use HostSentence as Say;
-    let (Say::MemberDropped { reason, .. }
-    | Say::SpareDropped { reason, .. }
-    | Say::MemberGone { reason, .. }
-    | Say::SpareGone { reason, .. }
-    | Say::NoSpaceLeft { reason, .. }
-    | Say::SuperblockRefused { reason, .. }
-    | Say::SweepStopped { reason, .. }) = said
-    else {
-        return None;
-    };
-    read(reason)
+/// The sentence of the reason in a notice's sentence, if that has one.
+fn cause_of(notice: &Notice) -> Option<ErrorSentence> {
+    let NoticeKind::Engine(event) = &notice.kind else { return None };
+    match (event, &notice.said) {
+        (
+            Event::MemberFailed { cause, .. } | Event::MemberGone { cause, .. },
+            HostSentence::MemberDropped { drive, .. }
+            | HostSentence::SpareDropped { drive, .. }
+            | HostSentence::MemberGone { drive, .. }
+            | HostSentence::SpareGone { drive, .. },
+        ) => drop_words::said_of(cause, drive),
+        (Event::NoSpace { reason, .. } | Event::SuperblockRefused { reason, .. }, _)
+        | (Event::SweepStopped { cause: StopCause::Failed(reason), .. }, _) => read(reason),
+        _ => None,
+    }
 }
 
 /// True if an array or span has redundancy of its own, whatever its spans have.
@@ -717,14 +736,18 @@ pub fn said_event(array: &str, kind: &str, said: impl Into<EventSentence>) -> Ev
 mod tests {
     use super::*;
     use crate::error_words::Cause;
+    use stria_array::MemberId;
+    use stria_block::{ErrorKind, IoError};
 
-    /// The engine gives the reason as text, which was shown in English in every language.
+    /// The reason was shown in English in every language.
     #[test]
     fn an_event_of_a_dropped_member_has_the_sentence_of_its_reason() {
-        let reason = "write failed: member /dev/a: write of 4 KiB at sector 8 failed: Input/output error (os error 5)";
-        let said = HostSentence::MemberDropped { drive: "/dev/a".into(), slot: 1, reason: reason.into() };
-        let cause = cause_of(&said).expect("it has one");
-        assert_eq!(cause.to_string(), reason);
+        let context = "member /dev/a: write of 4 KiB at sector 8 failed: Input/output error (os error 5)";
+        let cause = DropCause::Write(IoError::new(ErrorKind::Other, context));
+        let said = HostSentence::MemberDropped { drive: "/dev/a".into(), slot: 1, reason: cause.to_string() };
+        let kind = NoticeKind::Engine(Event::MemberFailed { member: MemberId(1), slot: Some(1), cause });
+        let cause = cause_of(&Notice { array: "tank".into(), kind, said }).expect("it has one");
+        assert_eq!(cause.to_string(), format!("write failed: {context}"));
         let ErrorSentence::WriteFailed { cause: Cause(Some(of_member)), .. } = cause else { panic!("{cause:?}") };
         let ErrorSentence::OfMember { cause: Cause(Some(write)), .. } = *of_member else { panic!("{of_member:?}") };
         let (size, sector, reason) = ("4 KiB".into(), "8".into(), "Input/output error (os error 5)".into());

@@ -1,5 +1,6 @@
 //! Values of warnings that have types of their own, and how each is read from a text.
 
+use crate::plan_words::Failures;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -36,8 +37,7 @@ impl fmt::Display for Left {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => f.write_str("the next failure may lose data"),
-            1 => f.write_str("it survives 1 more failure"),
-            count => write!(f, "it survives {count} more failures"),
+            count => write!(f, "it survives {}", Failures(count as usize)),
         }
     }
 }

@@ -10,7 +10,6 @@ use stria_block::shell_word;
 use stria_health::{
     EraseError, begin_sanitize, check_discard, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase,
 };
-use stria_host::Examined;
 use stria_terminal::Failure;
 
 /// How often a sanitize is asked for its progress.
@@ -112,32 +111,47 @@ pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
     })
 }
 
-/// Erases drives. All are checked and locked before the first is written. `seen`: as they were when that was confirmed.
-/// `progress` receives how far a sanitize is, in per cent.
+/// Erases drives. All are checked and locked before the first is written. `seen`: as they were when that was confirmed
+/// (`stria_host::Examined::mark`). `progress` receives how far a sanitize is, in per cent.
 ///
 /// # Errors
 /// When a drive is in use, is not as it was seen, does not offer the means, or fails.
-pub fn wipe(drives: &[PathBuf], seen: &[Examined], means: WipeMeans, mut progress: impl FnMut(&Path, u8)) -> Result<(), Failure> {
+pub fn wipe(drives: &[PathBuf], seen: &[String], means: WipeMeans, mut progress: impl FnMut(&Path, u8)) -> Result<(), Failure> {
     check(drives, means)?;
-    let is_running = |drive: &PathBuf| means == WipeMeans::Sanitize && matches!(sanitize_progress(drive), Ok(Some(_)));
+    let is_running = |drive: &PathBuf| means == WipeMeans::Sanitize && matches!(sanitize_progress(drive, drive), Ok(Some(_)));
     // After an interrupted command a drive may still be sanitized. It cannot be read, and is only waited for.
     let (running, rest): (Vec<PathBuf>, Vec<PathBuf>) = drives.iter().cloned().partition(is_running);
-    // Whatever fails here, the signatures of all drives are gone.
-    let failed = |error: EraseError| Failure::Failed(half_way(&error.to_string(), means, &rest));
-    let erase = || match means {
-        WipeMeans::Signatures => Ok(()),
-        WipeMeans::Discard => rest.iter().try_for_each(|drive| discard(drive)).map_err(failed),
-        WipeMeans::SecureErase => rest.iter().try_for_each(|drive| secure_erase(drive)).map_err(failed),
-        // All begin before the first is waited for.
-        WipeMeans::Sanitize => rest
-            .iter()
-            .try_for_each(|drive| begin_sanitize(drive))
-            .and_then(|()| rest.iter().chain(&running).try_for_each(|drive| wait_for(drive, &mut progress)))
-            .map_err(failed),
+    let erase = |opened: &[PathBuf]| {
+        // Whatever fails here, the signatures of all drives are gone.
+        let outcome = erase(&rest, opened, &running, means, &mut progress);
+        outcome.map_err(|error| Failure::Failed(half_way(&error.to_string(), means, &rest)))
     };
     match means {
         WipeMeans::Signatures => Ok(stria_host::wipe_drives(&rest, seen)?),
         WipeMeans::Discard | WipeMeans::SecureErase | WipeMeans::Sanitize => stria_host::wipe_drives_and(&rest, seen, erase),
+    }
+}
+
+/// Lets drives erase their data. `opened`: the paths of the open drives, in their order. One may take hours, and the name of the
+/// next one may lead to another drive by then, for example a link of `/dev/disk/by-path`. `running`: drives to wait for.
+fn erase(
+    drives: &[PathBuf],
+    opened: &[PathBuf],
+    running: &[PathBuf],
+    means: WipeMeans,
+    progress: &mut impl FnMut(&Path, u8),
+) -> Result<(), EraseError> {
+    let mut each = drives.iter().zip(opened);
+    match means {
+        WipeMeans::Signatures => Ok(()),
+        WipeMeans::Discard => each.try_for_each(|(drive, at)| discard(drive, at)),
+        WipeMeans::SecureErase => each.try_for_each(|(drive, at)| secure_erase(drive, at)),
+        // All begin before the first is waited for.
+        WipeMeans::Sanitize => {
+            each.clone().try_for_each(|(drive, at)| begin_sanitize(drive, at))?;
+            let mut all = each.chain(running.iter().zip(running));
+            all.try_for_each(|(drive, at)| wait_for(drive, at, progress))
+        }
     }
 }
 
@@ -152,8 +166,8 @@ fn half_way(error: &str, means: WipeMeans, drives: &[PathBuf]) -> String {
     format!("{error}; the signatures of {} are erased: repeat `stria wipe {words}`", list.join(", "))
 }
 
-fn wait_for(drive: &Path, progress: &mut impl FnMut(&Path, u8)) -> Result<(), EraseError> {
-    while let Some(percent) = sanitize_progress(drive)? {
+fn wait_for(drive: &Path, at: &Path, progress: &mut impl FnMut(&Path, u8)) -> Result<(), EraseError> {
+    while let Some(percent) = sanitize_progress(drive, at)? {
         progress(drive, percent);
         std::thread::sleep(LOOK_EVERY);
     }
@@ -176,6 +190,29 @@ mod tests {
         let words = wipe(&[good.clone(), bad], &[], WipeMeans::Discard, |_, _| {}).expect_err("a refusal").to_string();
         assert!(words.contains("/proc/self/comm") && words.contains("nothing was erased"), "{words}");
         assert!(std::fs::read(&good).expect("a file") == superblock);
+    }
+
+    /// The drive was opened by its name once more: the drive that had come to its place meanwhile was erased, which nobody had
+    /// confirmed.
+    #[test]
+    fn an_erasure_reaches_the_drive_that_was_locked_and_not_the_one_that_its_name_leads_to_since() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        let (meant, other, name) = (path("meant"), path("other"), path("bay-3"));
+        for image in [&meant, &other] {
+            std::fs::write(image, vec![7; 1 << 20]).expect("a file");
+        }
+        std::os::unix::fs::symlink(&meant, &name).expect("a link");
+        let drives = [name.clone()];
+        let seen: Vec<String> = stria_host::examine(&drives).into_iter().map(|one| one.expect("it is here").mark()).collect();
+        let replaced = |opened: &[PathBuf]| {
+            std::fs::remove_file(&name).and_then(|()| std::os::unix::fs::symlink(&other, &name)).expect("a link");
+            erase(&drives, opened, &[], WipeMeans::Discard, &mut |_, _| {}).map_err(failed)
+        };
+        stria_host::wipe_drives_and(&drives, &seen, replaced).expect("it is discarded");
+        let holds = |image: &Path, byte: u8| std::fs::read(image).expect("a file").iter().all(|found| *found == byte);
+        assert!(holds(&other, 7), "another drive is left alone");
+        assert!(holds(&meant, 0));
     }
 
     #[test]

@@ -79,6 +79,29 @@ fn a_truncated_member_is_told_and_over_when_the_spare_has_taken_its_slot() {
     watched.ends_with(&[&raised, &cleared]);
 }
 
+/// It was an event alone: `status` and `explain` said that all is well, and a restart lost the bytes.
+#[test]
+fn a_deleted_image_is_told_until_it_is_replaced() {
+    let watched = Watched::new(0);
+    let (place, sink, member) = (&watched.place, &watched.sink, watched.images[1].clone());
+    place.settled("tank");
+    std::fs::remove_file(&member).expect("it was there");
+    let (raised, cleared) = (format!("raised FileDeleted {member}"), format!("cleared FileDeleted {member}"));
+    sink.wait_for_alarm(&raised);
+    let explained = place.run(&["explain", "tank"]);
+    assert_eq!(explained.code, 3, "{}", explained.stdout);
+    for part in [&*format!("stria replace tank {member} NEW"), "do not stop the array"] {
+        assert!(explained.stdout.contains(part), "{part}: {}", explained.stdout);
+    }
+    let status = place.run(&["status", "tank"]);
+    assert!(status.code == 3 && status.stdout.contains("FILE DELETED"), "{status:?}");
+    let new = place.path("new");
+    std::fs::File::create(&new).and_then(|file| file.set_len(32 << 20)).expect("an image");
+    place.ok(&["replace", "tank", &member, new.to_str().expect("a plain path"), "--wait"]);
+    sink.wait_for_alarm(&cleared);
+    watched.ends_with(&[&raised, &cleared]);
+}
+
 #[test]
 fn mismatches_that_a_scrub_found_are_told_until_they_are_repaired() {
     let watched = Watched::new(0);

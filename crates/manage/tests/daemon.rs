@@ -727,6 +727,18 @@ fn nbd_over_tcp_is_served_once_its_files_are_good_and_its_port_is_free() {
     if run_tool("nbdinfo", &["--size", &uri]).is_some() {
         let plain = std::process::Command::new("nbdinfo").args(["--size", &format!("nbd://127.0.0.1:{port}/tank")]).output();
         assert!(plain.is_ok_and(|plain| !plain.status.success()));
+        // All files are renewed: the client of the old authority is served no more, and the new one is.
+        Authority::with_both(&keys);
+        let answers =
+            || std::process::Command::new("nbdinfo").args(["--size", &uri]).output().is_ok_and(|it| it.status.success());
+        let end = Instant::now() + support::PATIENCE;
+        while !answers() {
+            assert!(Instant::now() < end, "the renewed files are not used");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        fs::write(keys.join("server-key.pem"), "no key").expect("a file");
+        wait_for_alarm("new connections use what was read before");
+        assert!(answers());
     }
     daemon.signal("-TERM");
     daemon.ended_well();

@@ -292,7 +292,18 @@ fn story(kind: &str, level: &str, count: usize, options: &[&str], seed: u64) -> 
     all_in_sync(&place, "full and served again");
     writers.iter().for_each(|writer| writer.verify(&serve, "full and served again"));
 
+    let without = || {
+        let status = place.status("tank");
+        status["members"].as_array().expect("a list").iter().filter(|member| member["no_room"] == true).count()
+    };
+    assert!(without() > 0, "a write has just failed");
     full.make_room();
+    // The file system tells, and no write. By itself the note stays for a minute.
+    let end = Instant::now() + Duration::from_secs(20);
+    while without() > 0 {
+        assert!(Instant::now() < end, "there is space again: {}", place.status("tank")["headline"]);
+        std::thread::sleep(Duration::from_millis(200));
+    }
     writers.iter_mut().for_each(|writer| writer.write_all(&serve));
     writers.iter().for_each(|writer| writer.verify(&serve, "with room"));
     place.settled("tank");

@@ -28,6 +28,42 @@ fn a_drive_that_is_not_there_and_an_order_to_the_wrong_process_are_told_with_a_r
     serve.ended_well();
 }
 
+/// A user's archive has no signature that Stria knows. It counted as blank, and was overwritten without a question.
+#[test]
+fn a_file_full_of_data_without_a_signature_is_no_blank_drive() {
+    let place = Place::new();
+    let images = place.images(5, 32 << 20);
+    // Data at the beginning of a file, and behind a hole.
+    for (image, at) in [(&images[3], 0), (&images[4], 1_000_000)] {
+        let file = std::fs::File::options().write(true).open(image).expect("an image file");
+        file.write_all_at(b"holiday/sea.jpg: 1024 bytes of somebody's only copy", at).expect("it is written");
+    }
+    let old = [images[3].clone(), images[4].clone()];
+    let before = contents(&old);
+    let carries = "carries data without a known signature";
+    place.ok(&["create", "tank", "--level", "1", "--assume-clean", &images[0], &images[1]]);
+    let serve = place.serve(&[&images[0], &images[1]]);
+    for image in &old {
+        place.run(&["create", "x", "--level", "1", image, "missing"]).refused(4, &[carries, "--force"]);
+        place.run(&["create", "x", "--level", "1", &images[2], "missing", "--spare", image]).refused(4, &[carries, "--force"]);
+        place.run(&["add", "tank", image]).refused(4, &[carries, "--force"]);
+        assert!(place.ok(&["examine", image]).contains(carries));
+    }
+    assert!(before == contents(&old));
+    // An erasure makes it blank, and so does the end of an array.
+    place.run(&["wipe", &images[3]]).refused(4, &[carries, "--yes"]);
+    assert!(before == contents(&old));
+    place.ok(&["wipe", "--yes", &images[3]]);
+    place.ok(&["add", "tank", &images[3]]);
+    place.ok(&["stop", "tank"]);
+    serve.ended_well();
+    place.ok(&["create", "x", "--level", "1", "--force", &images[4], "missing"]);
+    for (array, images) in [("x", &old[1..]), ("tank", &[images[0].clone(), images[1].clone(), images[3].clone()])] {
+        place.ok(&[&["destroy", array, "--force"], images.iter().map(String::as_str).collect::<Vec<_>>().as_slice()].concat());
+    }
+    place.ok(&["create", "y", "--level", "5", &images[0], &images[3], &images[4]]);
+}
+
 #[test]
 fn drives_named_twice_are_refused() {
     let place = Place::new();

@@ -102,6 +102,16 @@ fn what_was_planned_is_done_and_nothing_else() {
     assert!(free.as_array().expect("a list").iter().all(|drive| drive["free"] == true && drive["kind"] == "file"), "{free:#}");
     assert_eq!(free.as_array().map(Vec::len), Some(5));
 
+    // A spare is no drive of which the array is made, and no resync writes it.
+    let mut with_spare = create(&drives[..3]);
+    with_spare["spares"] = json!([drives[3]]);
+    let planned = &plan(&place, with_spare)["plan"];
+    assert!(planned["title"].as_str().is_some_and(|title| title.ends_with(" of 3 drives; spares: 1.")), "{planned:#}");
+    assert_eq!(
+        (&planned["writes"][3]["drive"], &planned["writes"][3]["what"]),
+        (&json!(drives[3]), &json!("metadata of a spare"))
+    );
+
     // A plan writes nothing. A confirmed plan does what it says.
     let offer = plan(&place, create(&drives[..3]));
     assert_eq!(offer["plan"]["forecast"]["losses_survived"], 1, "{offer:#}");
@@ -128,6 +138,13 @@ fn what_was_planned_is_done_and_nothing_else() {
     assert_eq!(refused.body["error"]["said"], json!({"code": "plan-outdated", "values": {}}), "{refused:?}");
     let offer = plan(&place, add.clone());
     assert_eq!((&offer["plan"]["confirm"], &offer["plan"]["role"]), (&json!("tank"), &json!("admin")), "{offer:#}");
+    // Another drive at its path, with the same content.
+    let aside = place.path("aside");
+    fs::rename(&drives[3], &aside).and_then(|()| fs::copy(&aside, &drives[3])).expect("a copy");
+    let refused = ask(&place, "/jobs", Some(json!({"token": offer["token"], "confirm": "tank"})));
+    assert_eq!(refused.kind(), (409, "plan_changed"), "{refused:?}");
+    fs::rename(&aside, &drives[3]).expect("it is back");
+    let offer = plan(&place, add.clone());
     let unconfirmed = ask(&place, "/jobs", Some(json!({"token": offer["token"], "confirm": "lake"})));
     assert_eq!(unconfirmed.kind(), (400, "invalid"));
     let job = do_it(&place, add);
@@ -272,6 +289,28 @@ fn text(value: &Value) -> &str {
     value["text"].as_str().or(value["error"]["message"].as_str()).expect("a sentence")
 }
 
+/// The mark of a former member that the plan has seen is that of the drive that is opened, while it is still listed as failed
+/// and after it was removed.
+#[test]
+fn a_former_member_is_brought_back_by_a_job() {
+    let (place, drives) = machine("");
+    let daemon = Daemon::start(&place);
+    assert_eq!(do_it(&place, create(&drives[..3]))["state"], "done");
+    for is_removed in [true, false] {
+        assert_eq!(do_it(&place, json!({"action": "fail", "array": "tank", "drive": drives[1]}))["state"], "done");
+        if is_removed {
+            assert_eq!(do_it(&place, json!({"action": "remove", "array": "tank", "drive": drives[1]}))["state"], "done");
+        }
+        let add = json!({"action": "add", "array": "tank", "drive": drives[1]});
+        assert!(plan(&place, add.clone())["plan"]["said"]["title"].to_string().contains("add-former-member"));
+        let job = do_it(&place, add);
+        assert_eq!(job["state"], "done", "{job:#}");
+        place.wait_for("tank", "its member", |status| status["health"] == "optimal");
+    }
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
 /// Settings hold in the array and in the configuration, served or stopped; a pause that a client would not outlive is refused, or
 /// confirmed by name.
 #[test]
@@ -367,6 +406,20 @@ fn the_pool_of_spares_is_shown_with_the_arrays_it_serves() {
     let offer = plan(&place, add(&drives[4]));
     assert_eq!((&offer["plan"]["confirm"], &offer["plan"]["role"]), (&json!("pool"), &json!("admin")), "{offer:#}");
     assert!(offer["plan"]["loses"][0].as_str().is_some_and(|text| text.contains("\"old\"")), "{offer:#}");
+    // An archive among the images has no signature: it was offered as a spare, and "nothing" was lost.
+    let archive = place.path("drives").join("photos.tar");
+    fs::write(&archive, vec![b'x'; 40_000_000]).expect("a file");
+    let carries = "data without a known signature";
+    let shown = ask(&place, "/drives", None).body;
+    let found = shown.as_array().expect("a list").iter().find(|drive| drive["path"] == json!(archive)).expect("it is listed");
+    assert_eq!((&found["free"], &found["carries"]), (&json!(false), &json!([carries])), "{found:#}");
+    for action in
+        [json!({"action": "spare_add", "drives": [archive]}), json!({"action": "add", "array": "tank", "drive": archive})]
+    {
+        let offer = plan(&place, action);
+        let loses = offer["plan"]["loses"].to_string();
+        assert!(offer["plan"]["confirm"] != Value::Null && loses.contains(carries), "{offer:#}");
+    }
     let job = do_it(&place, add(&drives[4]));
     assert_eq!(job["state"], "done", "{job:#}");
     let pool = ask(&place, "/spares", None).body;
@@ -478,6 +531,68 @@ fn an_array_over_spans_is_renamed() {
     let spans = ask(&place, "/arrays/lake", None).body["view"]["spans"].clone();
     assert_eq!((&spans[0]["name"], &spans[1]["name"]), (&json!("lake-span0"), &json!("lake-span1")), "{spans:#}");
     assert!(place.ok(&["scrub", "lake", "--wait"]).contains("0 sectors with mismatches"));
+}
+
+/// Two copies differ: the drives and the place are named before anything is repaired, the plan says what a repair loses, and its
+/// end that it repaired.
+#[test]
+fn a_mismatch_without_a_culprit_names_its_drives_and_what_a_repair_loses() {
+    use std::os::unix::fs::FileExt;
+    let (place, drives) = machine("");
+    let _daemon = Daemon::start(&place);
+    let make = |name: &str, level: &str, drives: &[String]| {
+        let action = json!({"action": "create", "name": name, "level": level, "drives": drives, "assume_clean": true});
+        assert_eq!(do_it(&place, action)["state"], "done");
+    };
+    make("pair", "1", &drives[..2]);
+    make("tank", "5", &drives[2..]);
+    for drive in &drives[1..3] {
+        let file = fs::OpenOptions::new().write(true).open(drive).expect("an image");
+        file.write_all_at(&[0xff; 4096], 32 << 20).and_then(|()| file.sync_all()).expect("it writes");
+    }
+    for name in ["pair", "tank"] {
+        assert_eq!(
+            ended(&place, &ask(&place, "/actions", Some(json!({"action": "scrub", "array": name}))).body)["state"],
+            "done"
+        );
+    }
+    let state = ask(&place, "/state", None).body;
+    let of = |name: &str| {
+        let matters = state["summary"]["matters"].as_array().expect("a list");
+        matters.iter().find(|matter| matter["array"] == name).cloned().expect("a matter")
+    };
+    let (pair, tank) = (of("pair"), of("tank"));
+    assert_eq!(pair["drives"], json!(drives[..2]), "{pair:#}");
+    let what = pair["what"].as_str().unwrap_or_default();
+    let wanted = format!("the copies on {}, {} differ in 8 sectors, from ", drives[0], drives[1]);
+    assert!(what.contains(&wanted), "{what}");
+    assert!(
+        tank["what"].as_str().is_some_and(|what| what.contains("data and parity that differ in 8 sectors, from ")),
+        "{tank:#}"
+    );
+    let explained = support::unwrapped(&place.run(&["explain", "pair"]).stdout);
+    assert!(explained.contains(&wanted) && explained.contains("first look at what"), "{explained}");
+    let status = support::unwrapped(&place.run(&["status", "pair"]).stdout);
+    assert!(status.contains("`stria explain pair` says what to do first") && !status.contains("--repair"), "{status}");
+
+    let repair = |name: &str| json!({"action": "scrub", "array": name, "repair": true});
+    let planned = &plan(&place, repair("pair"))["plan"];
+    assert!(
+        planned["loses"][0].as_str().is_some_and(|loses| loses.starts_with("one of two versions of 8 sectors")),
+        "{planned:#}"
+    );
+    assert!(
+        planned["writes"].as_array().is_some_and(|writes| writes.iter().all(|write| write["loses"].is_string())),
+        "{planned:#}"
+    );
+    for name in ["pair", "tank"] {
+        let job = do_it(&place, repair(name));
+        assert!(text(&job).ends_with(": 8 sectors did not match, and were repaired"), "{job:#}");
+    }
+    let events = ask(&place, "/events", None).body.to_string();
+    assert!(events.contains(&format!("the copies on {}, {} differed", drives[0], drives[1])), "{events}");
+    assert_eq!(plan(&place, repair("pair"))["plan"]["loses"], json!([]), "nothing differs any more");
+    assert_eq!(ask(&place, "/state", None).body["summary"]["matters"], json!([]));
 }
 
 /// A scrub and a trim end early. Other jobs, and those that have ended, say why they do not.
@@ -760,6 +875,19 @@ fn other_machines_come_once_the_files_are_good_and_the_port_is_free() {
     summary_when(&place, "its end", |summary| !faulty(summary));
     let url = format!("https://{}/api/v1", address.replace("127.0.0.1", "localhost"));
     assert_eq!(curl(&["--cacert", &ca, &url]).status, 401);
+    // They are renewed, by another authority.
+    Authority::with_both(&folder);
+    let end = Instant::now() + PATIENCE;
+    let trusted =
+        || std::process::Command::new("curl").args(["--silent", "--cacert", &ca, &url]).status().is_ok_and(|it| it.success());
+    while !trusted() {
+        assert!(Instant::now() < end, "the renewed files are not used");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    fs::write(&cert, "no certificate").expect("a file");
+    let summary = summary_when(&place, "a bad file", faulty);
+    assert!(summary["sentence"].as_str().is_some_and(|text| text.contains("what was read before")), "{summary:#}");
+    assert!(trusted());
     daemon.signal("-TERM");
     daemon.ended_well();
 }

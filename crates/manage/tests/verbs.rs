@@ -191,7 +191,7 @@ fn what_is_wrong_is_explained() {
             "failed on command",
             "loss of another drive loses data",
             "stria add tank DRIVE",
-            "serial number",
+            "do not delete or move an image file that works",
         ];
         assert!(ran.code == 3 && words.iter().all(|word| ran.stdout.contains(word)), "{ran:?}");
     }

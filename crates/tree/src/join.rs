@@ -227,8 +227,11 @@ impl<D: MemberDrive> Tree<D> {
                  `stria wipe {drive_word}` a blank drive"
             )));
         }
-        let lacks_data =
-            |member: &MemberStatus| member.state != MemberState::Failed && array.recorder().has_bad_blocks(member.id);
+        // What a list on disk has no space for, or does not name yet, is lacking too.
+        let has_bad_blocks = |member: &MemberStatus| member.bad_sectors > 0 || array.device().has_bad_blocks_elsewhere(member.id);
+        let lacks_data = |member: &MemberStatus| {
+            member.state != MemberState::Failed && (has_bad_blocks(member) || array.recorder().has_bad_blocks(member.id))
+        };
         if held_slot && !force && array.status().members.iter().any(lacks_data) {
             return unsafe_as(
                 "whose members have bad blocks, and it may alone hold what they lack",

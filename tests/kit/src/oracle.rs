@@ -23,6 +23,7 @@ pub enum End {
 pub struct Guest {
     folder: PathBuf,
     disk_count: usize,
+    has_serials: bool,
 }
 
 /// Whether to run tests that need the oracle: `false` when the environment has STRIA_SKIP_ORACLE.
@@ -45,11 +46,18 @@ impl Guest {
         assert!(disk_bytes.len() <= 16, "the oracle has at most 16 disks");
         let folder = scratch().join(format!("oracle-{name}-{}", std::process::id()));
         fs::create_dir_all(folder.join("share")).expect("scratch folder");
-        let guest = Self { folder, disk_count: disk_bytes.len() };
+        let guest = Self { folder, disk_count: disk_bytes.len(), has_serials: false };
         for (index, &bytes) in disk_bytes.iter().enumerate() {
             File::create(guest.disk(index)).and_then(|file| file.set_len(bytes)).expect("sparse image");
         }
         guest
+    }
+
+    /// The same, with SCSI disks whose serial numbers are the stems of their images' names.
+    #[must_use]
+    pub fn with_serials(mut self) -> Self {
+        self.has_serials = true;
+        self
     }
 
     /// The image of `$D{index}`.
@@ -72,7 +80,11 @@ impl Guest {
         let mut command = Command::new(project("tests/oracle/md-oracle"));
         command.arg("run");
         for index in 0..self.disk_count {
-            command.arg("--disk").arg(self.disk(index));
+            let mut disk = self.disk(index).into_os_string();
+            if self.has_serials {
+                disk.push(format!(",serial=disk{index}"));
+            }
+            command.arg("--disk").arg(disk);
         }
         match end {
             End::Stop => {}

@@ -17,12 +17,12 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings plan_words order_sentence result_words warning_values error_words refusal_words alarm_words warning_words event_words
+        settings plan_words order_sentence result_words warning_values error_words drop_words refusal_words alarm_words warning_words event_words
         api clock log threads event_log mounts udev toml_line atomic_file
         sockets lane_spec directory free ledger ublk
         view since tools
         client drive_name progress order_words matter plain_status status nbd vhost_user
-        service::caches service::served service service::commands service::stop service::settings service::firmware service::watchdog
+        service::caches service::space service::served service service::commands service::stop service::settings service::firmware service::watchdog
         signals control event_file monitor
         wipe cli::common cli::daemon cli::health cli::life cli::token cli config mdadm meant attach ownership foreign
         routine serve keeper pool
@@ -41,7 +41,7 @@ fn of_drives() {
     holds(
         "crates/drive",
         "
-        access clock error extents within info lock multipath other_paths passthrough program size size_limit sync_drive
+        access clock error extents sysfs within info lock multipath other_paths passthrough program reports size size_limit sync_drive
         blocking parts registered job ring workers file_drive lane numa
         ",
     );
@@ -53,7 +53,7 @@ fn of_the_front() {
     holds(
         "crates/front",
         "
-        apart budget device_note device_users listener socket_file socket_owner talk tls wire error export
+        apart budget device_note device_users listener socket_file socket_owner talk tls_files tls wire error export
         nbd_device uri door handshake session
         ublk::uapi ublk::error ublk::queue ublk::options ublk::lane_client ublk::kernel ublk::stand_in ublk::driver ublk
         connection link options registry client server vhost_user fuzz
@@ -69,7 +69,7 @@ fn of_the_formats() {
         "
         fields read
         md::badblocks md::bitmap md::span md::superblock md::shape md::checksums md::log md::ppl md::servable md::counts detect
-        md::member md::lane_log md::create md::recorder md::assemble md::examine md::raw
+        md::member md::lane_log md::create md::recorder md::assemble md::examine md::raw firmware
         ",
     );
 }
@@ -80,7 +80,7 @@ fn of_the_tree_on_real_drives() {
         "crates/host",
         "
         error beneath block_devices candidate answers hosted_drive checked words examine clock merger newcomer sync_io hosted
-        lacking marks open choose create report lanes rework
+        lacking marks firmware open choose create report lanes rework
         ",
     );
     holds("crates/tree", "create tree join lanes plan nest");
@@ -146,7 +146,7 @@ fn arrows_uphill_are_found_through_crate_super_and_exports() {
     let order = "
         fields read
         md::badblocks md::bitmap md::span md::superblock md::servable md::shape md::ppl md::log md::checksums md::counts md::member
-        detect md::lane_log md::create md::recorder md::assemble md::raw md::gone
+        detect md::lane_log md::create md::recorder md::assemble md::raw firmware md::gone
     ";
     let faults = Order::new("crates/format", order).faults();
     let expected = [

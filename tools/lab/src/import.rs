@@ -255,7 +255,13 @@ fn limits(files: &[File], shared: usize) -> impl Iterator<Item = String> {
 
 /// Files of that path, in the order of their names; those that were found in a folder may be something else.
 fn find(path: &Path, is_named: bool, files: &mut Vec<(PathBuf, bool)>) -> Result<(), ImportError> {
-    let failed = |error: std::io::Error| ImportError::File { path: path.to_path_buf(), problem: error.to_string() };
+    let failed = |error: std::io::Error| {
+        let problem = match error.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file; name one that fio wrote, or a folder of them".into(),
+            _ => format!("cannot be read: {error}"),
+        };
+        ImportError::File { path: path.to_path_buf(), problem }
+    };
     // Links in a folder may lead anywhere, also to the folder itself.
     let metadata = if is_named { fs::metadata(path) } else { fs::symlink_metadata(path) };
     let metadata = metadata.map_err(failed)?;

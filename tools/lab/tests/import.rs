@@ -85,11 +85,17 @@ fn folders_of_bench_fio_become_a_run() {
             assert!((latency.mean_ns / mean - 1.0).abs() < 1e-9, "{} beside fio's {mean}", latency.mean_ns);
         }
     }
-    // Logs at four a second become samples of a second, whose mean is the rate.
+    // Logs at four a second become samples of a second, which count the same requests.
     let series = run.series(&run.records[0]).expect("a series").expect("fio logged");
-    let mean = series.samples.iter().map(|sample| sample.read_iops).sum::<f64>() / series.samples.len() as f64;
-    let rate = run.records[0].total.iops;
-    assert!((0.8..1.2).contains(&(mean / rate)), "{mean} of {rate} in {:?}", series.samples);
+    let log = fs::read_to_string(at("4k/randread-iodepth-1-numjobs-1_iops.1.log")).expect("fio's log");
+    let rate = |line: &str| line.split(',').nth(1).expect("a rate").trim().parse::<f64>().expect("a number");
+    let logged = log.lines().map(rate).sum::<f64>() * 250.0;
+    let (mut counted, mut from_ms) = (0.0, 0);
+    for sample in &series.samples {
+        counted += sample.read_iops * (sample.at_ms - from_ms) as f64;
+        from_ms = sample.at_ms;
+    }
+    assert!((0.99..1.01).contains(&(counted / logged)), "{counted} of {logged} in {:?} from {log}", series.samples);
     assert!(run.series(&run.records[3]).expect("readable").is_none(), "this one had no logs");
     let notes: Vec<(NoteKind, &str)> = run.notes.iter().map(|note| (note.kind, note.text.as_str())).collect();
     let warned = |words: &str| notes.iter().any(|(kind, text)| *kind == NoteKind::Fallback && text.contains(words));

@@ -371,13 +371,15 @@ fn what_if_is_a_table_or_json() {
     let asked = ["what-if", "--drives", "4xp4510", "--level", "5", "--purpose", "vm", "--requests", "2000"];
     let (code, words, error) = plan(&asked);
     assert_eq!((code, &*error), (0, ""), "{words}");
-    for word in ["this array", "one drive more", "half the strip", "a failed drive", "twice the load", "AGAINST THIS"] {
+    for word in ["this array", "one drive more", "half the strip", "a failed drive", "twice the load", "AGAINST THIS", " ±"] {
         assert!(words.contains(word), "{word}: {words}");
     }
     let (code, out, _) = plan(&[&asked[..], &["--json"]].concat());
     let told: Value = serde_json::from_str(&out).expect("JSON");
     let variants = told["variants"].as_array().expect("a list");
     assert_eq!((code, variants.len(), variants[0]["against_this"].as_f64()), (0, 6, Some(1.0)), "{out}");
+    let spread = |variant: &Value| variant["against_this_spread"].as_f64();
+    assert!(spread(&variants[0]) == Some(0.0) && spread(&variants[1]).is_some_and(|spread| spread > 0.0), "{out}");
     // The table left out the costs that were asked for.
     let (code, words, error) = plan(&[&asked[..], &["--price", "449.5", "--written-a-day", "100GB"]].concat());
     assert!(

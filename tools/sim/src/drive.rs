@@ -360,6 +360,10 @@ impl Drive {
     /// These sectors cannot be read until they are written.
     pub fn spoil(&mut self, sectors: Range<u64>) {
         self.note(|| format!("cannot read {sectors:?}"));
+        // What once grew was mended since.
+        if !self.is_spoiled() {
+            self.bad_grows_to = 0;
+        }
         self.bad.push(sectors);
     }
 
@@ -409,6 +413,12 @@ impl Drive {
     pub fn is_at(&self, sectors: &Range<u64>) -> bool {
         let mut queued = self.queue.iter().map(|queued| &queued.request);
         queued.any(|request| request.start_sector < sectors.end && sectors.start < request.end_sector())
+    }
+
+    /// True if a power cut may take what reads see of these sectors.
+    pub fn is_cached(&self, sectors: &Range<u64>) -> bool {
+        let mut cached = self.unflushed.iter().filter(|write| write.ended.is_some());
+        cached.any(|write| write.range.start < sectors.end && sectors.start < write.range.end)
     }
 
     /// True if reads may make more sectors unreadable.

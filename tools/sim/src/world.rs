@@ -386,16 +386,15 @@ impl<'a> World<'a> {
         for (event, drive, named) in all {
             self.power.note(|| format!("event: {event:?}{}", drive.map_or(String::new(), |drive| format!(", drive {drive}"))));
             match &event {
-                Event::MemberFailed { reason, .. } => {
+                Event::MemberFailed { cause, .. } => {
                     self.meet("member failed");
                     self.model.forget_passing_reads();
                     self.model.lose_member();
                     if drive.is_some_and(|drive| self.drives[drive].borrow().hangs()) {
                         self.meet("dropped while it hangs");
                     }
-                    let asked = reason.contains("on command") || reason == "replaced";
-                    if !asked && drive.is_some_and(|drive| !self.redundancy.suspect[drive]) {
-                        return Err(Stop::Wrong(format!("drive {drive:?} was dropped for nothing: {reason}")));
+                    if !cause.is_intended() && drive.is_some_and(|drive| !self.redundancy.suspect[drive]) {
+                        return Err(Stop::Wrong(format!("drive {drive:?} was dropped for nothing: {cause}")));
                     }
                 }
                 Event::SweepFinished { kind: kind @ SweepKind::Scrub { .. }, found, .. } => {

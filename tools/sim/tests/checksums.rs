@@ -14,7 +14,7 @@ use stria_sim::lanes::Node;
 use stria_sim::power::Power;
 use stria_sim::setup::{FAMILIES, Setup};
 use stria_sim::tree;
-use stria_sim::{History, Rules, run};
+use stria_sim::{Extras, History, Rules, run};
 
 const DATA_START: u64 = 2048;
 
@@ -262,6 +262,15 @@ fn histories(from: u64, count: u64) {
 #[test]
 fn histories_with_checksums_lose_nothing() {
     histories(1, 25);
+}
+
+/// Seed 10:700005. A killed process had called a member in sync, in superblocks that only caches held. The next start found them, and
+/// the power went before it had written any: the member is being filled again, and nothing had relied on it.
+#[test]
+fn a_member_that_only_a_cache_called_in_sync_may_be_filled_again() {
+    let history = History::draw_with(700_005, Some("10"), Extras { harsh: true, ..Extras::NONE });
+    let setup = history.setup.clone().with_checksums();
+    assert_eq!(run(&History { setup, ..history }, Rules::default()).err(), None);
 }
 
 /// `cargo test --release -p stria-sim --test checksums -- --ignored`

@@ -361,6 +361,9 @@ const PARTIAL_PARITY: Extras = Extras { partial_parity: true, ..Extras::NONE };
 
 /// Seeds that once failed with the present extras, each with its bug.
 const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
+    // One member alone knew the session that voids the records, clients read by it, and the next start had lost that member (R31):
+    // the array's fault.
+    (15704083303, None, Extras::NONE),
     // With the policy *back* no flush is awaited, and a write-behind reached its drives while a scrub ran (the checker's fault).
     (1200043949, Some("5"), MORE_AND_CHANGES),
     (1200044001, Some("6"), MORE_AND_CHANGES),
@@ -445,6 +448,8 @@ const WITH_EXTRAS: &[(u64, Option<&str>, Extras)] = &[
     // A rebuild filled a strip from P where a crash had left P and Q inconsistent. Another member was lost, a client read what P and
     // Q gave, and that changed when the filled member was in sync (R37).
     (15500374547, None, Extras::NONE),
+    // The drive model: sectors that became unreadable grew, as others had long before, and the checker did not expect that.
+    (800000000323, Some("6"), Extras { more_faults: true, hangs: true, ..Extras::NONE }),
     // The checker: a spare stalled, and took a slot during a stop, which waited for it.
     (710217, Some("5"), Extras { harsh: true, ..Extras::NONE }),
     // The checker knew a refusal by words that had changed.

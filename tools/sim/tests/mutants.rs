@@ -1,7 +1,8 @@
 //! Deliberate bugs are found, each within a number of seeds.
 
-use stria_array::Flaw;
+use stria_array::{Flaw, Level};
 use stria_sim::campaign::{first_failure, try_history};
+use stria_sim::setup::Setup;
 use stria_sim::{Extras, History, Mutant, Rules, Step};
 
 const MORE_FAULTS: Extras = Extras { more_faults: true, ..Extras::NONE };
@@ -28,6 +29,17 @@ fn is_found_at(extras: Extras, mutant: Mutant, family: &str, seed: u64) {
     let run = |mutant| try_history(&history, Rules { mutant, ..Rules::default() });
     assert!(run(None).is_ok(), "the history is one that the array must survive");
     assert!(run(Some(mutant)).is_err(), "{mutant:?} lived through seed {seed} of RAID {family}{extras}");
+}
+
+/// Histories that the array must survive, of which one at least loses data without a rule. Random ones seldom come so far.
+fn is_found_in(flaw: Flaw, histories: impl Iterator<Item = History>) {
+    let run = |history: &History, mutant| try_history(history, Rules { mutant, ..Rules::default() });
+    let mut found = false;
+    for history in histories {
+        run(&history, None).unwrap_or_else(|failure| panic!("fate {}: {failure:?}", history.seed));
+        found |= run(&history, Some(Mutant::Engine(flaw))).is_err();
+    }
+    assert!(found, "{flaw:?} lived through every history");
 }
 
 #[test]
@@ -273,4 +285,45 @@ fn a_write_that_relies_on_strips_that_are_not_durable_is_found() {
 #[test]
 fn a_flush_that_does_not_wait_for_write_behinds_is_found() {
     is_found_with(HARSH, Mutant::Engine(Flaw::FlushBesideBehind), "6", 60);
+}
+
+/// R23: one of two lanes is through with the first resync an eighth of a second before the other. A write to its part is
+/// acknowledged early, and the process dies. Logs count only after a resync that superblocks call complete.
+#[test]
+fn a_write_acknowledged_early_before_all_lanes_are_resynced_is_found() {
+    let history = |seed: u64| {
+        let mut setup = Setup::plain(Level::Raid5, Level::Raid5.default_layout(), 3, 1);
+        setup.drives.iter_mut().for_each(|drive| drive.sectors += 8);
+        setup.run_on(2);
+        (setup.assume_clean, setup.late_sweeps, setup.lanes_nap) = (false, true, false);
+        let write = |at| Step::Write { at, sectors: 2, fua: false };
+        // The fourth stripe is the second lane's.
+        let mut steps = vec![Step::Speed(64), Step::Hold(false), Step::Pause(1_755_000_000), write(50), Step::Drain];
+        steps.extend([
+            Step::Pause(1_000_000),
+            Step::Crash { after: seed % 14, kill: true },
+            write(51),
+            Step::Drain,
+            Step::Settle,
+        ]);
+        History { seed, setup, steps, depth: 4 }
+    };
+    is_found_in(Flaw::EarlyOnOneLane, (0..28).map(history));
+}
+
+/// R25: a write is acknowledged by its record on the parity member, and on its way to a slow drive. That member fails another
+/// write, one superblock names it as failed, and the process dies. Its log does not count any more.
+#[test]
+fn a_drop_recorded_before_the_writes_that_its_log_holds_are_in_place_is_found() {
+    let history = |seed: u64| {
+        let mut setup = Setup::plain(Level::Raid4, Level::Raid4.default_layout(), 3, 1);
+        setup.drives.iter_mut().for_each(|drive| drive.volatile_cache = false);
+        setup.drives[0].slowness = 8;
+        let write = |at, sectors| Step::Write { at, sectors, fua: false };
+        let mut steps = vec![write(0, 96), Step::Drain, Step::Flush, Step::Drain, write(40, 2), Step::Drain, write(1, 2)];
+        steps.extend([Step::Drain, Step::FailWrite(2), Step::Crash { after: seed % 24, kill: true }]);
+        steps.extend([write(17, 2), write(33, 2), write(50, 1), Step::Drain]);
+        History { seed, setup, steps, depth: 4 }
+    };
+    is_found_in(Flaw::DropBeforeBehind, (0..96).map(history));
 }

@@ -2,7 +2,7 @@
 
 use super::{Core, lost};
 use crate::member_requests::{Batch, write_io};
-use crate::{Event, Flaw, Health, MemberId, MemberSector, MemberState};
+use crate::{DropCause, Event, Flaw, Health, MemberId, MemberSector, MemberState};
 use smallvec::SmallVec;
 use std::ops::Range;
 use stria_block::{Data, ErrorKind, IoError};
@@ -49,7 +49,7 @@ pub(crate) fn drop_failed<'a>(
         let is_in_sync = || core.members.borrow().get(member).state == MemberState::InSync;
         if is_no_space(error) && is_in_sync() {
             outcome = Err(core.meet_no_space(member, error));
-        } else if !core.fail_member(member, &format!("write failed: {error}")) || core.health() == Health::Failed {
+        } else if !core.fail_member(member, DropCause::Write(error.clone())) || core.health() == Health::Failed {
             // Other lanes may have dropped what this one cannot do without.
             outcome = Err(lost("write", &error.context));
         }
@@ -69,7 +69,7 @@ pub(crate) async fn write_for_sweep(core: &Core, writes: Batch) -> Result<(), Io
         if is_no_space(&error) && is_in_sync {
             let _ = core.meet_no_space(member, &error);
             outcome = outcome.and(mark_half_written(core, member, rows, BadCause::NoSpace).await);
-        } else if !core.fail_member(member, &format!("write failed: {error}")) {
+        } else if !core.fail_member(member, DropCause::Write(error.clone())) {
             outcome = Err(lost("write", &error.context));
         }
     }
@@ -86,10 +86,12 @@ pub(crate) fn drop_failed_flushes<'a>(
     for (member, result) in results {
         if let Err(error) = result
             && !core.has(Flaw::FailedFlushIgnored)
-            && (!core.fail_member(member, &format!("flush failed: {error}")) || core.health() == Health::Failed)
+            && (!core.fail_member(member, DropCause::Flush(error.clone())) || core.health() == Health::Failed)
         {
             let error = lost("flush", &error.context);
             core.no_space.fail_flushes(&error);
+            // R17: nor are appends to its log durable that a later flush seems to cover.
+            core.log.flush_failed(member, &error);
             outcome = Err(error);
         }
     }
@@ -109,7 +111,7 @@ pub(crate) async fn mark_half_written(
     }
     let is_listed = core.mark_bad(member, rows.clone(), cause).await;
     // Otherwise only dropping the member keeps the rows from being read after a restart.
-    if is_listed || core.fail_member(member, "its bad-block log has no space for rows that a write has left open") {
+    if is_listed || core.fail_member(member, DropCause::HalfWritten) {
         return Ok(());
     }
     Err(lost(
@@ -138,7 +140,7 @@ pub(crate) async fn rewrite(core: &Core, member: MemberId, start_sector: MemberS
     match error {
         Some(error) if is_no_space(&error) => drop(core.meet_no_space(member, &error)),
         Some(error) => {
-            core.fail_member(member, &format!("could not rewrite sectors that it failed to read: {error}"));
+            core.fail_member(member, DropCause::Rewrite(error));
         }
         None => core.event(Event::ReadCorrected { member, start_sector, sectors }),
     }

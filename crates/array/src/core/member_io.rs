@@ -6,7 +6,7 @@ use crate::address::sync_of_array;
 use crate::member_requests::{Batch, InFlight, MemberIo, Outcomes, Pieces, Waiting};
 use crate::mirror_writes::CopiesWrite;
 use crate::segments::Cutter;
-use crate::{Event, Health, MemberId, MemberSector};
+use crate::{DropCause, Event, Health, MemberId, MemberSector};
 use smallvec::{SmallVec, smallvec};
 use stria_block::{Completion, ErrorKind, IoError, Nanos, Operation, Request, Tag, bytes};
 
@@ -151,7 +151,7 @@ impl Core {
         }
         if error.kind == ErrorKind::Gone {
             // Whatever was asked: what it can no longer read must not be corrected by writing to it.
-            self.lose_member(member, &error.context);
+            self.lose_member(member, DropCause::Gone(error.context.clone()));
         }
     }
 
@@ -330,7 +330,7 @@ impl Core {
 
     /// Drops a member that failed. Returns `false` if data would be lost: then it keeps its slot, and its errors go to clients
     /// (R7).
-    pub fn fail_member(&self, id: MemberId, reason: &str) -> bool {
+    pub fn fail_member(&self, id: MemberId, cause: DropCause) -> bool {
         if self.members.borrow().get(id).state == crate::MemberState::Failed {
             return true;
         }
@@ -338,31 +338,31 @@ impl Core {
             return false;
         }
         let slot = self.members.borrow().get(id).slot;
-        self.drop_member(id, Some(reason));
+        self.drop_member(id, Some(cause.clone()));
         // R42: other lanes learn of it at once. The superblock update may wait for their requests, also for those to this very
         // member.
         if self.partition.lane_count > 1 {
             self.outbox.push(Action::Dropped(id));
         }
-        self.event(Event::MemberFailed { member: id, slot, reason: reason.to_string() });
+        self.event(Event::MemberFailed { member: id, slot, cause });
         true
     }
 
     /// Drops a member that is gone. A member that the array cannot do without keeps its slot, and requests that need it fail.
-    pub fn lose_member(&self, id: MemberId, reason: &str) {
-        if self.fail_member(id, reason) {
+    pub fn lose_member(&self, id: MemberId, cause: DropCause) {
+        if self.fail_member(id, cause.clone()) {
             return;
         }
-        let is_new = self.members.borrow_mut().set_gone(id, reason);
+        let is_new = self.members.borrow_mut().set_gone(id, cause.clone());
         if is_new {
             let slot = self.members.borrow().get(id).slot;
-            self.event(Event::MemberGone { member: id, slot, reason: reason.to_string() });
+            self.event(Event::MemberGone { member: id, slot, cause });
         }
     }
 
-    /// Takes a member out of its slot, whatever that does to the array. `reason`: where this engine has one.
-    pub fn drop_member(&self, id: MemberId, reason: Option<&str>) {
-        self.members.borrow_mut().drop_member(id, reason.map(str::to_string));
+    /// Takes a member out of its slot, whatever that does to the array. `cause`: where this engine has one.
+    pub fn drop_member(&self, id: MemberId, cause: Option<DropCause>) {
+        self.members.borrow_mut().drop_member(id, cause);
         self.let_go(id);
     }
 

@@ -191,8 +191,7 @@ impl Core {
 
     /// Ends a write. It may be acknowledged once [`Core::may_acknowledge_at_once`] is true.
     pub fn write_ended(&self, range: &Range<SyncSector>) {
-        let is_optimal = self.members.borrow().is_optimal();
-        self.consistency.end_write(range, is_optimal, self.now());
+        self.consistency.end_write(range, self.now());
         self.activity.end_write(self.now());
     }
 }

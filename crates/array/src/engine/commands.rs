@@ -3,7 +3,7 @@
 use super::Engine;
 use crate::action::Action;
 use crate::member::Slot;
-use crate::{Command, CommandId, Flaw, Health, MemberConfig, MemberId, MemberState, Refusal, Step, Synced};
+use crate::{Command, CommandId, DropCause, Flaw, Health, MemberConfig, MemberId, MemberState, Refusal, Step, Synced};
 use std::rc::Rc;
 use stria_block::Limits;
 
@@ -70,7 +70,7 @@ impl Engine {
     fn remove(&mut self, member: MemberId) -> Result<(), Refusal> {
         self.core.members.borrow().may_remove(member)?;
         if self.core.members.borrow().get(member).state == MemberState::Spare {
-            self.core.fail_member(member, "removed on command");
+            self.core.fail_member(member, DropCause::Removed);
         }
         Ok(())
     }

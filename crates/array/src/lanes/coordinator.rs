@@ -90,6 +90,12 @@ impl Coordinator {
         self.bad.insert(member, blocks.to_vec());
     }
 
+    /// True if some lane has bad blocks of a member, as far as it has reported.
+    pub fn has_bad_blocks(&self, member: MemberId) -> bool {
+        let asks = |lane: &Lane| lane.bad.as_ref().is_some_and(|(of, blocks)| *of == member && !blocks.is_empty());
+        self.bad.get(&member).is_some_and(|blocks| !blocks.is_empty()) || self.lanes.iter().any(asks)
+    }
+
     /// A lane wants a metadata update. Returns the instructions for other lanes, in the order in which they must be sent.
     pub fn ask(&mut self, lane: usize, update: MetadataUpdate) -> Vec<(usize, Instruction)> {
         match update {
@@ -428,5 +434,17 @@ mod tests {
         assert_eq!(ask(0, vec![0..8, 100..116, 200..208]), [0..8, 100..116, 200..208]);
         assert_eq!(ask(1, vec![4..8, 100..108, 200..208]), [4..8, 100..116, 200..208], "half of the first was written by lane 1");
         assert_eq!(ask(0, vec![0..8, 200..208]), [4..8, 200..208], "lane 0 has healed what it knew of the second");
+    }
+
+    #[test]
+    fn bad_blocks_that_no_list_names_yet_are_known() {
+        let mut coordinator = coordinator(&[false; 2], Vec::new(), Synced::All);
+        let members = [MemberId(0), MemberId(1)];
+        assert_eq!(members.map(|member| coordinator.has_bad_blocks(member)), [false, false]);
+        let update = MetadataUpdate::BadBlocks { member: MemberId(1), blocks: vec![MemberSector::span(0..8)] };
+        coordinator.ask(1, update);
+        assert_eq!(members.map(|member| coordinator.has_bad_blocks(member)), [false, true], "before an update");
+        coordinator.next().expect("it can be recorded");
+        assert_eq!(members.map(|member| coordinator.has_bad_blocks(member)), [false, true]);
     }
 }

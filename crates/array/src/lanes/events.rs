@@ -184,7 +184,11 @@ mod tests {
     #[test]
     fn a_change_of_a_member_is_heard_once() {
         let mut events = LaneEvents::new(3);
-        let failed = |reason: &str| Event::MemberFailed { member: MemberId(1), slot: Some(1), reason: reason.into() };
+        let failed = |reason: &str| Event::MemberFailed {
+            member: MemberId(1),
+            slot: Some(1),
+            cause: crate::DropCause::Gone(reason.into()),
+        };
         assert_eq!(events.merge(1, failed("it did"), false), [failed("it did")]);
         assert_eq!(events.merge(0, failed("by others"), false), []);
         assert_eq!(events.merge(2, failed("by others"), false), []);

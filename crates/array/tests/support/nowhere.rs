@@ -1,6 +1,7 @@
 //! A recorder that stores nothing, and answers each update as durable.
 
-use stria_array::{AppendTerms, ArrayState, DriveSector, LaneLog, LogRecord, MemberId, MetadataWrite, Recorder};
+use std::ops::Range;
+use stria_array::{AppendTerms, ArrayState, DriveSector, LaneLog, LogRecord, MemberId, MemberSector, MetadataWrite, Recorder};
 use stria_block::{Buffer, Data, SECTOR_BYTES};
 
 /// Writes what a log would append as one sector somewhere, so that its bytes are not part of the figure.
@@ -27,6 +28,9 @@ impl Recorder for Nowhere {
     }
     fn record_intent(&mut self, _: &[u64], _: &[u64]) -> Vec<MetadataWrite> {
         Vec::new()
+    }
+    fn record_bad_blocks(&mut self, _: MemberId, _: &[Range<MemberSector>], _: u64) -> Option<Vec<MetadataWrite>> {
+        Some(Vec::new())
     }
     fn log_layout(&self) {}
 }

@@ -22,6 +22,7 @@ use super::member::{Candidate, Member};
 use super::recorder::{MdRecorder, MemberMetadata, Stamp};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, Role, Superblock, SuperblockError, feature, synced};
+use crate::detect::Signature;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use stria_array::address::MemberSpace;
@@ -109,6 +110,8 @@ pub struct Stranger {
     pub name: String,
     /// Its other contents, in words.
     pub reason: String,
+    /// The first of them that is known.
+    pub signature: Option<Signature>,
 }
 
 impl fmt::Display for Stranger {
@@ -201,7 +204,7 @@ pub fn assemble(candidates: &[Candidate], options: &Options) -> (Vec<Assembly>, 
                 let reason = format!(
                     "{error}; the other superblock, at the end of the drive, may have been written by a client of its array"
                 );
-                strangers.push(Stranger { drive, name: candidate.name.clone(), reason });
+                strangers.push(Stranger { drive, name: candidate.name.clone(), reason, signature: None });
             }
             Ok(member) => {
                 let uuid = member.superblock.header.set_uuid;
@@ -214,6 +217,7 @@ pub fn assemble(candidates: &[Candidate], options: &Options) -> (Vec<Assembly>, 
                     Some(signature) if *error == SuperblockError::Absent => format!("it carries {signature}"),
                     _ => error.to_string(),
                 },
+                signature: candidate.carries.first().cloned(),
             }),
         }
     }
@@ -251,6 +255,7 @@ impl<'a> Found<'a> {
             name: self.candidate.name.clone(),
             logical_block_bytes: self.candidate.logical_block_bytes,
             bad_blocks: self.member.bad_blocks.clone().unwrap_or_default(),
+            bad_blocks_before: None,
             bitmap_current: false,
             log_current: false,
             log_incarnation: 0,
@@ -394,6 +399,7 @@ impl Sorter<'_> {
                 new_data_sectors_max,
                 newest_only,
             }),
+            session_is_torn: log.is_torn && recorder.append_sectors_max().is_some(),
             replay: log.records,
             lost_logs,
             read_only: options.read_only,

@@ -45,6 +45,8 @@ pub(crate) struct MemberMetadata {
     pub name: String,
     pub logical_block_bytes: u32,
     pub bad_blocks: BadBlockLog,
+    /// The list before that one, in case a write of it fails.
+    pub bad_blocks_before: Option<BadBlockLog>,
     /// Its bitmap pages are those of the recorder.
     pub bitmap_current: bool,
     /// The head of its log names the session.
@@ -309,11 +311,10 @@ impl MdRecorder {
             )));
         };
         header.utime = unix_seconds | micros << 40;
-        header.feature_map &= !feature::BAD_BLOCKS;
-        header.feature_map |= if log.is_empty() { 0 } else { feature::BAD_BLOCKS };
         let data = Buffer::copy_of(&log.encode(header.bblog_size)).freeze();
         let start_sector = keeper.superblock.sector_at(keeper.superblock.header.bblog_offset);
-        keeper.bad_blocks = log;
+        let before = keeper.set_bad_blocks(log);
+        keeper.bad_blocks_before = Some(before);
         Ok(vec![MetadataWrite { member, start_sector, data }, keeper.issue(member)])
     }
 
@@ -630,6 +631,14 @@ impl MemberMetadata {
         }
     }
 
+    /// Returns the list of before.
+    fn set_bad_blocks(&mut self, log: BadBlockLog) -> BadBlockLog {
+        let features = &mut self.superblock.header.feature_map;
+        *features &= !feature::BAD_BLOCKS;
+        *features |= if log.is_empty() { 0 } else { feature::BAD_BLOCKS };
+        std::mem::replace(&mut self.bad_blocks, log)
+    }
+
     /// Writes the superblock, and remembers that this run did.
     fn issue(&mut self, member: MemberId) -> MetadataWrite {
         let write = self.superblock_write(member);
@@ -722,6 +731,14 @@ impl Recorder for MdRecorder {
         let start = self.keepers.get(&member)?.superblock.data().start;
         let blocks = blocks.iter().map(|bad| on_drive(bad, start)).collect();
         MdRecorder::record_bad_blocks(self, member, blocks, unix_seconds).ok()
+    }
+
+    fn bad_blocks_failed(&mut self, member: MemberId) {
+        if let Some(keeper) = self.keepers.get_mut(&member)
+            && let Some(before) = keeper.bad_blocks_before.take()
+        {
+            keeper.set_bad_blocks(before);
+        }
     }
 
     fn record_intent(&mut self, set: &[u64], clear: &[u64]) -> Vec<MetadataWrite> {

@@ -67,6 +67,11 @@ pub enum NbdDeviceError {
         /// The difference, in words.
         what: String,
     },
+    /// The device is no longer what it was.
+    #[error(
+        "{0} was left alone, as it is no longer this array's: another program has detached it; `stria attach` makes a new device"
+    )]
+    NotOurs(PathBuf),
     /// A file of the device cannot be used.
     #[error("{path}: {source}")]
     File {

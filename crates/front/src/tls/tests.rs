@@ -4,7 +4,7 @@
 use super::*;
 use proptest::prelude::*;
 use rustls::pki_types::PrivatePkcs8KeyDer;
-use rustls::{ClientConfig, ClientConnection, SupportedProtocolVersion};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 use std::io::{Read, Write as _};
 
 struct Pair {
@@ -35,7 +35,7 @@ impl Pair {
         let name = "localhost".try_into().expect("a name");
         let mut client = ClientConnection::new(Arc::new(client), name).expect("a client");
         client.set_buffer_limit(None);
-        let server = TlsStream::new(&TlsConfig { server: Arc::new(server), required: true }).expect("a server");
+        let server = TlsStream::new(Arc::new(server)).expect("a server");
         Self { client, heard: Vec::new(), server }
     }
 

@@ -181,7 +181,7 @@ fn a_discarded_file_keeps_its_size_and_holds_zeros() {
     fs::write(&path, vec![7; 1 << 20]).expect("a file");
     check_discard(&path).expect("it can");
     assert!(fs::read(&path).expect("a file") == vec![7; 1 << 20], "a check changes nothing");
-    discard(&path).expect("it is done");
+    discard(&path, &path).expect("it is done");
     assert!(fs::read(&path).expect("a file") == vec![0; 1 << 20]);
     assert_eq!(std::os::unix::fs::MetadataExt::blocks(&fs::metadata(&path).expect("a file")), 0, "it takes no space");
     assert!(matches!(check_secure_erase(&path), Err(EraseError::NotNvme(_))));

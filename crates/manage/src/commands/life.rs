@@ -70,7 +70,8 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     let kept = stria_host::destroy(&paths, &uuids)?;
     let mut notes = kept.iter().map(|note| format!("; {note}")).collect::<String>();
     if let Some(edit) = edit {
-        keep_away(&edit.save()?)?;
+        let followed = edit.save().and_then(|config| keep_away(&config));
+        followed.map_err(|failure| ownership::after(&format!("array \"{name}\" is destroyed"), failure))?;
         notes.push_str(&format!("; {}", notify_daemon(socket)));
     }
     let words = || format!("array \"{name}\" is destroyed; {}{notes}", wipe::destroyed(list.len(), &kept));
@@ -117,7 +118,8 @@ pub fn wipe(command: &cli::Wipe, json: bool) -> Result<(), Failure> {
             tell(&format!("{}: {percent} % sanitized; the drive goes on if this is interrupted", path.display()));
         }
     };
-    wipe::wipe(&paths, &seen, means, progress)?;
+    let marks: Vec<String> = seen.iter().map(Examined::mark).collect();
+    wipe::wipe(&paths, &marks, means, progress)?;
     say(json, || format!("{} {}", list.join(", "), means.done(list.len())), || json!({"wiped": list, "means": means}));
     Ok(())
 }

@@ -6,7 +6,7 @@ use crate::pool::{self, Changed, PoolDrive};
 use crate::{cli, drive_name};
 use serde_json::json;
 use std::path::Path;
-use stria_terminal::output::{confirm, print, print_json, say, table};
+use stria_terminal::output::{confirm, print, print_json, say, table, tell};
 use stria_terminal::{Failure, size};
 
 /// Shows or changes the pool.
@@ -17,7 +17,7 @@ pub fn spare(command: &cli::SpareCommand, json: bool) -> Result<(), Failure> {
     let (path, socket) = (config::path(command.config.as_deref()), command.control.socket.as_deref());
     match &command.action {
         cli::SpareAction::Add { drives, force } => {
-            let changed = pool::add(&path, &drive_name::paths(drives, "spare add")?, |what| confirm(what, *force))?;
+            let changed = pool::add(&path, &drive_name::paths(drives, "spare add")?, None, |what| confirm(what, *force))?;
             say_changed(&changed, "added", "in the pool of spares now", socket, json)
         }
         cli::SpareAction::List => {
@@ -39,8 +39,11 @@ fn say_changed(changed: &Changed, key: &str, what: &str, socket: Option<&Path>, 
     say(
         json,
         || format!("{} {} {what}; {reply}", list.join(", "), if list.len() == 1 { "is" } else { "are" }),
-        || json!({key: list, "pool": changed.pool}),
+        || json!({key: list, "pool": changed.pool, "warnings": changed.notes}),
     );
+    if !json {
+        changed.notes.iter().for_each(|note| tell(&format!("warning: {note}")));
+    }
     Ok(())
 }
 

@@ -1,12 +1,11 @@
 //! `[api]` of the configuration.
 
 use crate::directory::{LateGroup, group_or_late};
-use rustls::ServerConfig;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use stria_front::{ServerTls, server_tls};
+use stria_front::{ServerTls, TlsFiles};
 use stria_pam::service_file;
 
 /// The group that may use the API if the configuration names none and the machine has it.
@@ -216,13 +215,9 @@ impl ApiOptions {
     ///
     /// # Errors
     /// The file that cannot be used.
-    pub fn server_config(&self) -> Result<Option<Arc<ServerConfig>>, String> {
-        let load = |tls: &ServerTls| server_tls(tls, false).map_err(|error| error.to_string());
-        let config = self.tls.as_ref().map(load).transpose()?;
-        Ok(config.map(|mut config| {
-            config.alpn_protocols = vec![b"http/1.1".to_vec()];
-            Arc::new(config)
-        }))
+    pub fn tls_files(&self) -> Result<Option<Arc<TlsFiles>>, String> {
+        let read = |tls: &ServerTls| TlsFiles::read(tls.clone(), false, &[b"http/1.1"]).map_err(|error| error.to_string());
+        Ok(self.tls.as_ref().map(read).transpose()?.map(Arc::new))
     }
 
     /// Checks that the PAM service is there if accounts log in by it.
@@ -241,6 +236,6 @@ impl ApiOptions {
     /// # Errors
     /// The file that cannot be used.
     pub fn check_files(&self) -> Result<(), String> {
-        self.server_config().map(drop).map_err(|error| format!("[api]: {error}: {}", crate::nbd::no_tls("the API")))
+        self.tls_files().map(drop).map_err(|error| format!("[api]: {error}: {}", crate::nbd::no_tls("the API")))
     }
 }

@@ -24,6 +24,8 @@ pub struct NbdOverTcp {
     /// `[nbd]` as it applies since the start, but for its files.
     started: Nbd,
     latest: Latest,
+    /// Files for TLS were renewed, and cannot be used.
+    has_fault: bool,
 }
 
 /// All but the files, which may be others after a reload.
@@ -35,7 +37,7 @@ impl NbdOverTcp {
     /// Returns also where a reload leaves another configuration.
     pub fn new(late: Option<LateTcp>, nbd: &Nbd) -> (Latest, Self) {
         let latest = Latest(Arc::new(Mutex::new(nbd.clone())));
-        (latest.clone(), Self { late, started: without_files(nbd), latest })
+        (latest.clone(), Self { late, started: without_files(nbd), latest, has_fault: false })
     }
 
     /// Why it is not served.
@@ -43,9 +45,13 @@ impl NbdOverTcp {
         self.late.as_ref()?.why.clone()
     }
 
-    /// Tries again. `None`: nothing is left to be tried. `Some(Ok)`: how the fault has ended.
+    /// Tries again, and looks at files that were renewed. `None`: nothing is left to be tried. `Some(Ok)`: how the fault has ended.
     pub fn try_again(&mut self, service: &Service) -> Option<Result<&'static str, String>> {
-        let late = self.late.as_mut()?;
+        let Some(late) = self.late.as_mut() else {
+            let fault = service.nbd_tls_fault();
+            let has_ended = std::mem::replace(&mut self.has_fault, fault.is_some()) && fault.is_none();
+            return fault.map(Err).or(has_ended.then_some(Ok("new connections of NBD use the renewed files for TLS")));
+        };
         let latest = self.latest.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let options = match latest.options() {
             Ok(options) => options,

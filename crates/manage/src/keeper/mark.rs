@@ -1,9 +1,10 @@
 //! What shows that a drive has changed, without an access to it: a disk that sleeps stays asleep.
 
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use stria_drive::metadata_within;
+use stria_drive::sysfs::{SYSFS, block_page};
 
 /// The time that the metadata of a path may take.
 const WITHIN: Duration = Duration::from_secs(5);
@@ -26,7 +27,7 @@ impl Mark {
             return Some(Self::File { id: (metadata.dev(), metadata.ino()), size_bytes: metadata.len(), changed_ns });
         }
         let id = metadata.rdev();
-        let entry = PathBuf::from(format!("/sys/dev/block/{}:{}", rustix::fs::major(id), rustix::fs::minor(id)));
+        let entry = block_page(Path::new(SYSFS), id);
         let text = |name: &str| std::fs::read_to_string(entry.join(name)).ok();
         // The kernel's Documentation/block/stat.rst: the fifth number counts writes.
         let writes = text("stat").and_then(|text| text.split_whitespace().nth(4)?.parse().ok());

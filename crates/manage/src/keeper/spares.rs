@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_drive::{Access, DriveError, DriveInfo, SyncDrive, real_path_within, within_at, within_each};
 use stria_format::md::SuperblockError;
-use stria_host::{Examined, HostError, examine};
+use stria_host::{HostError, examine};
 
 /// The time that the resolution of a path may take.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
@@ -26,8 +26,8 @@ const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
 /// The state of a drive of the pool.
 #[derive(Debug)]
 pub enum PoolState {
-    /// It carries nothing: any array may take it.
-    Free(DriveInfo),
+    /// It carries nothing: any array may take it. With `stria_host::Examined::mark`.
+    Free(Box<DriveInfo>, String),
     /// It is a member of this array, by name.
     Taken(String),
     /// It cannot be a spare, for this reason.
@@ -56,10 +56,10 @@ pub fn look_at_those(pool: &[PathBuf], is_silent: impl Fn(&Path) -> bool) -> (Ve
                 silent.extend(error.silent_drive().map(Path::to_owned));
                 PoolState::Unfit(error.to_string())
             }
-            Ok(Examined { info, candidate }) => match (&candidate.found, candidate.carries.first()) {
+            Ok(examined) => match (&examined.candidate.found, examined.candidate.carries.first()) {
                 (Ok(member), _) => PoolState::Taken(member.superblock.name()),
                 (Err(_), Some(what)) => PoolState::Unfit(format!("it carries {what}: `stria wipe` makes it blank")),
-                (Err(SuperblockError::Absent), None) => PoolState::Free(info),
+                (Err(SuperblockError::Absent), None) => PoolState::Free(Box::new(examined.info.clone()), examined.mark()),
                 (Err(error), None) => PoolState::Unfit(error.to_string()),
             },
         }
@@ -170,7 +170,7 @@ pub fn offers(arrays: &[ArrayView], pool: &[(PathBuf, PoolState)], policy: &Spar
     };
     let offer = |need: Need| {
         let (drives, why) = match suitable(&need, pool, policy) {
-            Ok(drives) => (drives, None),
+            Ok(drives) => (drives.into_iter().map(|(path, _)| path).collect(), None),
             Err(_) if pool.is_empty() => (Vec::new(), Some(Whys(vec![ErrorSentence::PoolIsEmpty {}.into()]))),
             Err(why) => (Vec::new(), Some(why)),
         };
@@ -180,19 +180,19 @@ pub fn offers(arrays: &[ArrayView], pool: &[(PathBuf, PoolState)], policy: &Spar
     arrays.iter().flat_map(wishes).map(offer).collect()
 }
 
-/// The drives of the pool that suit, the best first; or why none does.
-fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Result<Vec<PathBuf>, Whys> {
+/// The drives of the pool that suit with their marks, the best first; or why none does.
+fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Result<Vec<(PathBuf, String)>, Whys> {
     let like = within_at("probe", &need.like, RESOLVE_WITHIN, stria_drive::probe)
         .map_err(|_| Words::from(format!("{} does not answer", need.like.display())))?
         .map_err(|error| Words::from(error.to_string()))?;
     let enclosure = enclosure_of(&need.like);
     let mut reasons: Vec<Words> = Vec::new();
-    let mut fitting: Vec<(bool, u64, PathBuf)> = Vec::new();
+    let mut fitting: Vec<(bool, u64, (PathBuf, String))> = Vec::new();
     for (path, state) in pool {
         let drive = path.display().to_string();
-        let PoolState::Free(info) = state else {
+        let PoolState::Free(info, mark) = state else {
             match state {
-                PoolState::Free(_) => {}
+                PoolState::Free(..) => {}
                 PoolState::Taken(array) => reasons.push(ErrorSentence::InArray { drive, array: array.clone() }.into()),
                 PoolState::Unfit(why) => reasons.push(format!("{drive}: {why}").into()),
             }
@@ -207,7 +207,7 @@ fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Resu
         } else {
             let avoided =
                 policy.enclosure == Likeness::Prefer && is_elsewhere || policy.kind == Likeness::Prefer && is_other_kind;
-            fitting.push((avoided, info.limits.size_sectors, info.path.clone()));
+            fitting.push((avoided, info.limits.size_sectors, (info.path.clone(), mark.clone())));
         }
     }
     if fitting.is_empty() {
@@ -215,7 +215,7 @@ fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Resu
     }
     // A large one stays for an array that needs it. One that is too small refuses to join.
     fitting.sort();
-    Ok(fitting.into_iter().map(|(_, _, path)| path).collect())
+    Ok(fitting.into_iter().map(|(_, _, drive)| drive).collect())
 }
 
 /// The pool as it was last looked at, and what arrays needed then. While nothing has changed no drive is opened: every look would
@@ -239,8 +239,8 @@ impl Seen {
         let is_held = |path: &Path| held.iter().any(|drive| drive.info().path == path);
         let seen = |(path, state): &(PathBuf, PoolState)| {
             let real = real_path_within(path, RESOLVE_WITHIN);
-            let is_busy = if let PoolState::Free(info) = state { !is_held(&info.path) } else { false };
-            let rests = matches!(state, PoolState::Free(_)) && !is_busy;
+            let is_busy = if let PoolState::Free(info, _) = state { !is_held(&info.path) } else { false };
+            let rests = matches!(state, PoolState::Free(..)) && !is_busy;
             (!rests && !is_silent(&real)).then(|| SeenDrive { mark: Mark::of(&real), path: path.clone(), is_busy })
         };
         Self { needs: needs_now(service), drives: pool.iter().filter_map(seen).collect() }
@@ -283,7 +283,7 @@ pub fn give(
     let mut said = Vec::new();
     for need in needs_now(service) {
         // Looked at again for each: the last array may have taken one.
-        let outcome = suitable(&need, &look(), policy).and_then(|paths| join(service, &need, &paths));
+        let outcome = suitable(&need, &look(), policy).and_then(|drives| join(service, &need, &drives));
         let (name, whom) = (&need.array, need.span.as_ref().unwrap_or(&need.array));
         match outcome {
             Ok((path, message)) => {
@@ -307,13 +307,13 @@ pub fn give(
     reported.is_empty()
 }
 
-fn join(service: &Service, need: &Need, paths: &[PathBuf]) -> Result<(PathBuf, String), Whys> {
+fn join(service: &Service, need: &Need, drives: &[(PathBuf, String)]) -> Result<(PathBuf, String), Whys> {
     let mut reasons = Vec::new();
-    for path in paths {
-        let request =
-            AddRequest { path: path.clone(), span: need.span.clone(), force: false, confirmed: None, return_only: false };
+    for (path, mark) in drives {
+        let (path, span, seen) = (path.clone(), need.span.clone(), Some(mark.clone()));
+        let request = AddRequest { path: path.clone(), span, force: false, confirmed: None, seen, return_only: false };
         match service.add(&need.array, request) {
-            Ok(done) => return Ok((path.clone(), done.message)),
+            Ok(done) => return Ok((path, done.message)),
             Err(error) => reasons.push(error.words()),
         }
     }
@@ -323,7 +323,7 @@ fn join(service: &Service, need: &Need, paths: &[PathBuf]) -> Result<(PathBuf, S
 /// Locks the free drives of the pool, so that no other program takes them.
 pub fn hold(pool: &[(PathBuf, PoolState)]) -> Vec<SyncDrive> {
     let free =
-        pool.iter().filter_map(|(_, state)| if let PoolState::Free(info) = state { Some(info.path.clone()) } else { None });
+        pool.iter().filter_map(|(_, state)| if let PoolState::Free(info, _) = state { Some(info.path.clone()) } else { None });
     let opened = within_each(RESOLVE_WITHIN, free, |path| move || SyncDrive::open(&path, Access::Exclusive));
     opened.into_iter().filter_map(|opened| opened.ok()?.ok()).collect()
 }
@@ -363,6 +363,55 @@ mod tests {
             !has_changed(&locked, false) && has_changed(&locked, true) && opened.get() == 2,
             "its lock shows by an open alone"
         );
+    }
+
+    /// Between the look at the pool and the write another drive came to the path, and joined unseen.
+    #[test]
+    fn only_the_drive_that_was_looked_at_joins() {
+        use stria_format::md::{BitmapChoice, LogChoice};
+        use stria_front::{Listener, Options, Server};
+        use stria_host::{CreateSpec, OpenOptions, Overwrite, create, find};
+        let folder = tempfile::tempdir().expect("a folder");
+        let image = |name: &str| {
+            let path = folder.path().join(name);
+            std::fs::File::create(&path).and_then(|file| file.set_len(32 << 20)).expect("a file");
+            path
+        };
+        let (member, spare) = (image("member"), image("spare"));
+        let spec = CreateSpec {
+            name: "tank".into(),
+            level: "1".parse().expect("a level"),
+            layout: None,
+            strip_sectors: None,
+            span_count: None,
+            drives: vec![Some(member.clone()), None],
+            spares: Vec::new(),
+            bitmap: BitmapChoice::None,
+            member_sectors_max: None,
+            log: LogChoice::Auto,
+            checksums: false,
+            assume_clean: true,
+            overwrite: Overwrite::Nothing,
+        };
+        create(&spec).expect("an array");
+        let planned = find(&[member], OpenOptions::default()).expect("it is there").arrays.remove(0);
+        let nbd = Listener::Unix(folder.path().join("nbd.sock"));
+        let service = Service::new(Server::start(vec![nbd], Vec::new(), Options::default()).expect("a server")).expect("threads");
+        service.start(&planned, "tank", OpenOptions::default(), crate::lane_spec::LaneSpec::default(), None).expect("it starts");
+        let policy = Spares { drives: vec![spare.clone()], ..Spares::default() };
+        let came = std::cell::Cell::new(None);
+        let look = || {
+            let pool = look(&policy.drives);
+            if let Some(other) = came.take() {
+                std::fs::rename::<PathBuf, _>(other, &spare).expect("it comes to the path");
+            }
+            pool
+        };
+        came.set(Some(image("other")));
+        let mut reported = Vec::new();
+        assert!(!give(&service, &policy, &mut reported, look));
+        assert!(reported.iter().any(|why| why.contains("is another drive")), "{reported:?}");
+        assert!(give(&service, &policy, &mut reported, look), "{reported:?}");
     }
 
     fn member(role: &str, size_bytes: Option<u64>) -> serde_json::Value {

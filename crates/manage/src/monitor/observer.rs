@@ -20,6 +20,8 @@ type Condition = stria_alarm::Condition<Say>;
 const SILENT: Duration = Duration::from_secs(5);
 /// The time that an array may take to start when it no longer waits.
 const STARTING: Duration = Duration::from_secs(5);
+/// So many times as long as for one reason an array may be missing for reasons that change.
+const REASONS_CHANGE_FOR: u32 = 3;
 /// A member that waits for so long while others on its link are silent is silent, too.
 const WAITS: Duration = Duration::from_secs(1);
 /// A lost member whose link has further members is reported after so long, or with all of them: one cause is one message.
@@ -156,6 +158,8 @@ struct Missing {
     /// The reason, and since when it is this one: the time that a start waits begins anew when a drive comes.
     text: String,
     since: Instant,
+    /// Since when it is not served, for whatever reasons: a drive that comes and goes changes the reason again and again.
+    first: Instant,
     is_reported: bool,
 }
 
@@ -173,10 +177,10 @@ impl Observer {
 
     /// Takes events from before this run. Data that was lost lately is reported again, like every cause that lasts.
     pub fn remember(&mut self, now: Instant, now_ms: u64, past: &[EventView]) {
-        // The clock may be behind at boot.
-        let latest_ms = past.iter().map(|event| event.time_ms).max().unwrap_or(0).max(now_ms);
+        // The clock may be behind at boot, and may have been ahead once: the last event has its best time.
+        let latest_ms = past.last().map_or(0, |event| event.time_ms).max(now_ms);
         let lost = past.iter().filter(|event| event.kind == "unreadable").filter_map(|event| {
-            let age = Duration::from_millis(latest_ms - event.time_ms);
+            let age = Duration::from_millis(latest_ms.saturating_sub(event.time_ms));
             (age < UNREADABLE_LASTS).then(|| Past {
                 array: event.array.clone(),
                 loss: Loss::of(event),
@@ -233,12 +237,14 @@ impl Observer {
     pub fn look_for_missing(&mut self, now: Instant, missing: &[AdoptedView], patience: Duration, seen: &mut Seen) {
         self.not_served.retain(|uuid, _| missing.iter().any(|array| array.uuid == *uuid));
         for AdoptedView { name, uuid, text, said, .. } in missing {
-            let new = || Missing { text: text.clone(), since: now, is_reported: false };
+            let new = || Missing { text: text.clone(), since: now, first: now, is_reported: false };
             let known = self.not_served.entry(uuid.clone()).or_insert_with(new);
             if known.text != *text {
                 (known.text, known.since) = (text.clone(), now);
             }
-            known.is_reported |= now.duration_since(known.since) >= patience + STARTING;
+            let least = patience.saturating_add(STARTING);
+            known.is_reported |= now.duration_since(known.since) >= least
+                || now.duration_since(known.first) >= least.saturating_mul(REASONS_CHANGE_FOR);
             if known.is_reported {
                 let (array, reason, cause) = (name.clone(), text.clone(), said.clone().into());
                 seen.conditions.push(condition(Event::NotServed, name, None, Say::AlarmNotServed { array, reason, cause }));
@@ -536,6 +542,14 @@ fn lasting(view: &ArrayView, slow: &[SlowMember], conditions: &mut Vec<Condition
     if !full.is_empty() {
         so(Event::NoSpace, None, Say::AlarmNoSpace { array: array(), drives: full.into_iter().collect() });
     }
+    for member in present(view).into_iter().filter(|member| member.file_deleted) {
+        let said = Say::AlarmFileDeleted { drive: member.path.clone(), array: array() };
+        so(Event::FileDeleted, Some(&member.path), said);
+    }
+    for member in present(view).into_iter().filter(|member| member.cache_unflushed) {
+        let said = Say::AlarmCacheUnflushed { drive: member.path.clone(), array: array() };
+        so(Event::CacheUnflushed, Some(&member.path), said);
+    }
     if found_mismatch(view) {
         so(Event::Mismatch, None, Say::AlarmMismatch { array: array() });
     }
@@ -611,6 +625,20 @@ mod tests {
         for cause in &seen.conditions {
             assert_eq!(cause.said.as_ref().map(ToString::to_string).as_ref(), Some(&cause.text));
         }
+    }
+
+    /// It was a line of the log, and what clients had flushed was at risk until somebody read that.
+    #[test]
+    fn a_cache_that_gets_no_flushes_stands_until_the_array_was_stopped() {
+        let mut observer = Observer::new(&AlarmConfig::default());
+        look(&mut observer, &array(WELL));
+        let mut view = array(WELL);
+        crate::view::note_unflushed(&mut view, &["b".into()]);
+        let seen = observer.look(Instant::now(), std::slice::from_ref(&view), NOTHING, &[], NONE_SLOW);
+        assert_eq!(causes(&seen), told("CacheUnflushed", "b"));
+        assert!(seen.conditions[0].text.contains("a power cut may lose"), "{seen:?}");
+        crate::view::note_unflushed(&mut view, &[]);
+        assert_eq!(look(&mut observer, &view).0, [""; 0]);
     }
 
     const WELL: &[(&str, &str)] = &[("a", "in sync"), ("b", "in sync"), ("c", "in sync"), ("s", "spare")];
@@ -871,6 +899,9 @@ mod tests {
         assert!(names(&reported) == ["NotServed"] && reported[0].text.contains("2 drives are missing"), "{reported:?}");
         assert_eq!(names(&at(66, other)), ["NotServed"], "it still is not served");
         assert_eq!((at(67, &[]), at(68, missing), at(98, missing)), (vec![], vec![], vec![]), "the time begins anew");
+        // A drive that came and went every 30 s kept the alarm away for ever.
+        assert_eq!((at(100, other), at(130, missing), at(160, other)), (vec![], vec![], vec![]));
+        assert_eq!(names(&at(173, other)), ["NotServed"]);
     }
 
     #[test]
@@ -915,6 +946,10 @@ mod tests {
         let latest = crate::view::plain_event("tank", "stopped", String::new());
         let latest = EventView { time_ms: 10 * hour_ms, ..latest };
         assert_eq!(told_at(0, &[lost("tank", 2 * hour_ms), latest.clone()]), [false; 3], "hours before the last event");
-        assert_eq!(told_at(0, &[lost("tank", 10 * hour_ms - 1), latest]), [true, true, true]);
+        assert_eq!(told_at(0, &[lost("tank", 10 * hour_ms - 1), latest.clone()]), [true, true, true]);
+        // It was ahead at an earlier boot, until the time was set: the alarm of a loss this hour was lost with the process.
+        let (ahead, now) = (EventView { time_ms: 1000 * hour_ms, ..latest.clone() }, lost("tank", 10 * hour_ms));
+        assert_eq!(told_at(10 * hour_ms, &[ahead.clone(), now, latest]), [true, true, true]);
+        assert_eq!(told_at(10 * hour_ms, &[lost("tank", 1000 * hour_ms)]), [true, true, true], "a loss in the future is new");
     }
 }

@@ -1,8 +1,8 @@
 //! Members that are slow beside their peers, and when that is certain.
 //!
 //! Only requests of one kind and one window are compared (`stria_health::slow_members`). A resync or rebuild asks members
-//! unevenly and queues far more than clients do: while one runs nobody is judged, and when it ends all drives of the array forget
-//! their recent requests (`host`). A suspect counts as slow once it was slow over another [`REQUESTS_MIN`] of its requests: the
+//! unevenly and queues far more than clients do, and so does a scrub on mirrors, of which clients read one copy: while one runs
+//! nobody is judged. When any sweep ends, all drives of the array forget their recent requests (`host`). A suspect counts as slow once it was slow over another [`REQUESTS_MIN`] of its requests: the
 //! first ones after a rebuild meet cold caches, and an array that is idle after them says nothing more.
 
 use crate::api::{ArrayView, LatencyView, MemberView};
@@ -87,9 +87,10 @@ fn is_peer(member: &MemberView, path: &str) -> bool {
 }
 
 /// True while members do unlike work: a rebuild writes to one, a copy reads one, a resync of mirrors reads one and writes the
-/// others.
+/// others, a scrub of mirrors reads those as well that clients do not.
 fn is_uneven(view: &ArrayView) -> bool {
-    let sweeps = view.redundancy.sweep.as_ref().is_some_and(|sweep| matches!(sweep.kind.as_str(), "rebuild" | "resync"));
+    let is_mirrored = matches!(view.geometry.level.as_str(), "1" | "10");
+    let sweeps = view.redundancy.sweep.as_ref().is_some_and(|sweep| is_mirrored || sweep.kind != "scrub");
     sweeps || view.parts.members.iter().any(|member| matches!(member.role.as_str(), "rebuilding" | "replacing"))
 }
 
@@ -162,6 +163,18 @@ mod tests {
         }
         assert_eq!(told(&mut watch, &array(1599, 399, 6816)), [""; 0]);
         assert_eq!(told(&mut watch, &array(1600, 400, 6816)), ["c"], "it is slow");
+    }
+
+    /// After a scrub of a RAID 10 every second copy was called slow: clients had read the first copies beside it.
+    #[test]
+    fn a_scrub_of_mirrors_judges_nobody() {
+        let (mut mirrors, mut watch) = (array(1000, 1000, 6816), SlowWatch::default());
+        mirrors.geometry.level = "10".into();
+        for count in [1000, 1200, 1400] {
+            let mirrors = ArrayView { geometry: mirrors.geometry.clone(), ..array(count, count, 6816) };
+            assert_eq!(told(&mut watch, &sweeps(mirrors, "scrub")), [""; 0]);
+        }
+        assert_eq!(told(&mut watch, &array(1600, 1600, 6816)), [""; 0], "the first look after it");
     }
 
     #[test]

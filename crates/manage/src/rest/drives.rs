@@ -84,6 +84,7 @@ fn blank(path: &Path) -> DrivePage {
         health_read_at_s: None,
         health_error: None,
         seat: None,
+        mark: None,
     }
 }
 
@@ -126,6 +127,7 @@ fn of_failed(array: &ArrayEntry, member: &MemberView, found: Result<Examined, Ho
 }
 
 fn of_examined(path: &Path, examined: Examined, users: Vec<String>) -> DrivePage {
+    let mark = Some(examined.mark());
     let Examined { info, candidate } = examined;
     let member = candidate.found.as_ref().ok().map(|member| DriveMembership {
         array: short_name(&member.superblock.name()).to_owned(),
@@ -147,6 +149,7 @@ fn of_examined(path: &Path, examined: Examined, users: Vec<String>) -> DrivePage
         carries,
         member,
         users,
+        mark,
         ..blank(path)
     }
 }

@@ -1,6 +1,6 @@
 //! Jobs: actions that are carried out on threads of their own, whether or not the client that began them is still there.
 
-use super::auth::Caller;
+use super::auth::{Caller, sha256};
 use super::looks::tasks;
 use super::machine::Machine;
 use super::plans::{Based, assembly, is_harmless, settings_of, spec};
@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stria_format::md::Assembly;
 use stria_health::Seat;
-use stria_host::{Overwrite, examine};
+use stria_host::Overwrite;
 use stria_terminal::Failure;
 
 /// Jobs that are remembered.
@@ -257,7 +257,7 @@ impl Jobs {
     /// # Errors
     /// When too many run.
     pub fn begin(self: &Arc<Self>, machine: &Arc<Machine>, based: Based, caller: &Caller) -> Result<Job, ApiError> {
-        let plan = based.plan;
+        let plan = &based.plan;
         let mut kept = self.lock();
         kept.check_place(&plan.action)?;
         kept.last += 1;
@@ -288,7 +288,7 @@ impl Jobs {
         let said = ServiceSentence::JobOrdered { by, job: job.id, title, action };
         machine.service.events().push(view::said_event(job.action.array().unwrap_or_default(), "ordered", said));
         let (jobs, machine, id) = (Arc::clone(self), Arc::clone(machine), job.id);
-        let spawned = std::thread::Builder::new().name("job".into()).spawn(move || jobs.run(&machine, id, &plan));
+        let spawned = std::thread::Builder::new().name("job".into()).spawn(move || jobs.run(&machine, id, &based));
         if let Err(error) = spawned {
             let said = ErrorSentence::NoThread { reason: error.to_string() };
             self.change(job.id, |job| {
@@ -341,8 +341,9 @@ impl Jobs {
         self.lock().cancelled.contains_key(&id)
     }
 
-    fn run(&self, machine: &Machine, id: u64, plan: &Plan) {
-        let outcome = match carry_out(self, machine, id, plan) {
+    fn run(&self, machine: &Machine, id: u64, based: &Based) {
+        let plan = &based.plan;
+        let outcome = match carry_out(self, machine, id, based) {
             Ok(Outcome { text, follows }) => {
                 machine.looks.stale();
                 self.show(id, text.clone().into());
@@ -480,9 +481,8 @@ fn after_a_restart(action: &Action) -> ServiceSentence {
     }
 }
 
-fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Outcome, ApiError> {
-    // What a drive carries is overwritten only if the plan has named it.
-    let force = !plan.loses.is_empty();
+/// The plan was made anew when the order came, so its marks are those of the drives that were confirmed.
+fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, Based { plan, marks, .. }: &Based) -> Result<Outcome, ApiError> {
     let service = &machine.service;
     // Commands take the name under which an array is served, and people may give its UUID.
     let name = |array: &str| machine.entry(array).map(|entry| entry.name);
@@ -491,16 +491,14 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
         follows: Some((name.to_owned(), done.sequence, kinds)),
     };
     match &plan.action {
-        Action::Create(create) => self::create(machine, create, force),
+        Action::Create(create) => self::create(machine, create, marks),
         Action::Destroy { array } => destroy(machine, array),
         Action::Wipe { drives, means } => {
             let progress = |drive: &Path, percent: u8| {
                 let drive = drive.display().to_string();
                 jobs.show(id, ResultSentence::DriveIsSanitized { drive, percent }.to_string().into());
             };
-            // The plan was made anew when the job began, so these are the drives that it names.
-            let seen = examine(drives).into_iter().collect::<Result<Vec<_>, _>>()?;
-            wipe::wipe(drives, &seen, *means, progress).map_err(failed)?;
+            wipe::wipe(drives, marks, *means, progress).map_err(failed)?;
             Ok(outcome(wipe::in_words(drives.len(), *means)))
         }
         Action::Adopt { array, name, ublk } => {
@@ -527,16 +525,13 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
         Action::Remove { array, drive } => service.remove(&name(array)?, drive.clone()).map(Outcome::from),
         Action::Add { array, drive, span } => {
             let name = name(array)?;
-            let done = {
-                let (path, span, confirmed) = (drive.clone(), span.clone(), confirmed(drive, force)?);
-                service.add(&name, AddRequest { path, span, force: false, confirmed, return_only: false })?
-            };
+            let done = service.add(&name, add_request(plan, marks, drive.clone(), span.clone()))?;
             Ok(follows(&name, done, &["rebuild"]))
         }
         Action::Replace { array, old, new } => {
             let name = name(array)?;
             let done = {
-                let (old, confirmed, new) = (old.clone(), confirmed(new, force)?, new.clone());
+                let (old, confirmed, new) = (old.clone(), marks.first().cloned(), new.clone());
                 service.replace(&name, ReplaceRequest { old, new, force: false, confirmed })?
             };
             Ok(follows(&name, done, &["rebuild"]))
@@ -544,7 +539,8 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
         Action::Firmware { array, drive, image, slot, activate, force } => {
             let (slot, activate, force) = (*slot, *activate, *force);
             let request = FirmwareRequest { path: drive.clone(), image: image.clone(), slot, activate, force };
-            service.update_firmware(&name(array)?, &request).map(Outcome::from)
+            let is_planned = |bytes: &[u8]| refuse_other_image(marks, image, bytes);
+            service.update_firmware(&name(array)?, &request, is_planned).map(Outcome::from)
         }
         Action::Scrub { array, repair, from_bytes } => {
             let name = name(array)?;
@@ -566,7 +562,8 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
         Action::Set { array, .. } => set(machine, array, &settings_of(&plan.action)).map(outcome),
         Action::SpareAdd { drives } => {
             let refuse = |what: &str| Err(Failure::Unsafe(format!("{what} The plan did not say so.")));
-            let changed = pool::add(&machine.config_path, drives, |what| if force { Ok(()) } else { refuse(what) });
+            let consent = |what: &str| if plan.loses.is_empty() { refuse(what) } else { Ok(()) };
+            let changed = pool::add(&machine.config_path, drives, Some(marks), consent);
             pool_changed(machine, &changed.map_err(failed)?, "in the pool of spares").map(outcome)
         }
         Action::SpareRemove { drives } => {
@@ -581,18 +578,26 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, plan: &Plan) -> Result<Out
     }
 }
 
-fn outcome(text: String) -> Outcome {
-    Outcome { text, follows: None }
+/// Only a plan that names what is lost permits to overwrite it: a former member comes back as what it is, or not at all (R91).
+fn add_request(plan: &Plan, marks: &[String], path: PathBuf, span: Option<String>) -> AddRequest {
+    let mark = marks.first().cloned();
+    let (confirmed, seen) = if plan.loses.is_empty() { (None, mark) } else { (mark, None) };
+    AddRequest { path, span, force: false, confirmed, seen, return_only: false }
 }
 
-/// What the drive carries now, if the plan names what is lost: the plan was made anew when the job began, so that is what was
-/// confirmed.
-fn confirmed(drive: &Path, is_lost: bool) -> Result<Option<String>, ApiError> {
-    if !is_lost {
-        return Ok(None);
+/// The file may have changed since the plan was made anew.
+fn refuse_other_image(marks: &[String], image: &Path, bytes: &[u8]) -> Result<(), ApiError> {
+    match marks.contains(&sha256(bytes)) {
+        true => Ok(()),
+        false => {
+            let image = image.display().to_string();
+            Err(ApiError::new(ApiErrorKind::Refused, ErrorSentence::FirmwareImageChanged { image }))
+        }
     }
-    let seen = examine(&[drive.to_owned()]).pop().expect("one drive has one answer")?;
-    Ok(Some(seen.mark()))
+}
+
+fn outcome(text: String) -> Outcome {
+    Outcome { text, follows: None }
 }
 
 /// Refuses an action, before drives are written, if the configuration could not be written afterwards.
@@ -606,20 +611,17 @@ fn check_config(machine: &Machine) -> Result<(), ApiError> {
     })
 }
 
-fn create(machine: &Machine, create: &CreateAction, force: bool) -> Result<Outcome, ApiError> {
+fn create(machine: &Machine, create: &CreateAction, marks: &[String]) -> Result<Outcome, ApiError> {
     check_config(machine)?;
     refuse_unwritable(&machine.config()?).map_err(failed)?;
     let paths: Vec<PathBuf> = create.drives.iter().flatten().chain(&create.spares).cloned().collect();
-    // The plan was made anew when the job began, so these are the drives that it names.
-    let overwrite = match force {
-        true => Overwrite::Confirmed(examine(&paths).into_iter().collect::<Result<_, _>>()?),
-        false => Overwrite::Nothing,
-    };
-    let uuid = stria_host::create(&spec(create, overwrite)?)?;
+    let uuid = stria_host::create(&spec(create, Overwrite::Confirmed(marks.to_vec()))?)?;
     let (assemblies, _) = look(&paths, &machine.config_path).map_err(failed)?;
     let made = assemblies.iter().find(|one| one.uuid == uuid);
     let made = made.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, Words::told(cannot_be_read_back(&create.name))))?;
-    let notes = adopt(machine, &assemblies, made, Some(create.name.clone()), create.ublk)?;
+    let is_made = || format!("array \"{}\" is made on its drives ({})", create.name, Uuid(uuid));
+    let notes =
+        adopt(machine, &assemblies, made, Some(create.name.clone()), create.ublk).map_err(|error| after(&is_made(), error))?;
     Ok(outcome(format!("array \"{}\" is made; {notes}", create.name)))
 }
 
@@ -645,6 +647,12 @@ fn start(machine: &Machine, adopted: Adopted) -> Result<String, ApiError> {
     Ok(notes.join("; "))
 }
 
+/// The error of a later step of a job whose first steps have written to drives. `done`: what they did.
+fn after(done: &str, error: ApiError) -> ApiError {
+    let kind = error.kind;
+    ApiError::new(kind, Words::told(ownership::after(done, Failure::Failed(error.message)).to_string()))
+}
+
 /// Changes settings of an array, served or not, and keeps them.
 fn set(machine: &Machine, array: &str, request: &SettingsRequest) -> Result<String, ApiError> {
     let entry = machine.entry(array)?;
@@ -667,7 +675,8 @@ fn set(machine: &Machine, array: &str, request: &SettingsRequest) -> Result<Stri
 
 fn pool_changed(machine: &Machine, changed: &Changed, what: &str) -> Result<String, ApiError> {
     let list: Vec<String> = changed.drives.iter().map(|drive| drive.display().to_string()).collect();
-    Ok(format!("{} {what}; {}", list.join(", "), machine.keeper.reload()?))
+    let notes: String = changed.notes.iter().map(|note| format!("; {note}")).collect();
+    Ok(format!("{} {what}{notes}; {}", list.join(", "), machine.keeper.reload()?))
 }
 
 /// Takes an array out of the configuration.
@@ -697,7 +706,8 @@ fn destroy(machine: &Machine, array: &str) -> Result<Outcome, ApiError> {
     without(machine, uuid).map(drop)?;
     let mut notes = stria_host::destroy(&paths, &uuids)?;
     let gone = wipe::destroyed(paths.len(), &notes);
-    notes.push(release(machine, &entry.uuid)?);
+    let is_gone = || format!("array \"{}\" is destroyed; {gone}", entry.name);
+    notes.push(release(machine, &entry.uuid).map_err(|error| after(&is_gone(), error))?);
     Ok(outcome(format!("array \"{}\" is destroyed; {gone}; {}", entry.name, notes.join("; "))))
 }
 
@@ -783,7 +793,41 @@ mod tests {
         assert_eq!(shown(&jobs), all);
     }
 
+    /// A job that had made or destroyed an array ended with "nothing was done", as the configuration could not follow.
+    #[test]
+    fn an_error_after_drives_were_written_says_what_was_done() {
+        let told =
+            after("array \"tank\" is made", ApiError::new(ApiErrorKind::Refused, "it cannot be written; nothing was done"));
+        assert_eq!(told.kind, ApiErrorKind::Refused);
+        assert_eq!(told.message, "array \"tank\" is made, but a later step failed: it cannot be written");
+    }
+
     /// The text of every job once named `status` and a rebuild.
+    /// A former member was taken back without a look at what lay at its path by then.
+    #[test]
+    fn a_plan_permits_to_overwrite_only_what_it_says_is_lost() {
+        let plan = |loses: &[&str]| {
+            let title = crate::plan_words::PlanSentence::AddDrive { drive: "/dev/a".into(), array: "a".into() };
+            let said = json!({"title": title, "loses": [], "warnings": []});
+            let plan = json!({"action": {"action": "add", "array": "a", "drive": "/dev/a"}, "title": "", "writes": [], "writes_nothing": false,
+                "loses": loses, "warnings": [], "said": said, "forecast": null, "role": "operate", "confirm": null});
+            serde_json::from_value::<Plan>(plan).expect("a plan")
+        };
+        let request = |loses: &[&str]| add_request(&plan(loses), &["a mark".into()], "/dev/a".into(), None);
+        let (returns, joins) = (request(&[]), request(&["a file system"]));
+        assert_eq!((returns.confirmed, returns.seen.as_deref()), (None, Some("a mark")));
+        assert_eq!((joins.confirmed.as_deref(), joins.seen), (Some("a mark"), None));
+    }
+
+    #[test]
+    fn only_the_image_that_was_planned_is_sent() {
+        let marks = [sha256(b"planned")];
+        assert!(refuse_other_image(&marks, Path::new("/i"), b"planned").is_ok());
+        let refused = refuse_other_image(&marks, Path::new("/i"), b"written meanwhile").expect_err("it is another");
+        assert!(refused.message.contains("nothing was sent"), "{}", refused.message);
+        assert!(refuse_other_image(&[], Path::new("/i"), b"planned").is_err(), "no plan permits it");
+    }
+
     #[test]
     fn a_job_that_the_daemon_did_not_outlive_says_what_goes_on_and_what_to_do() {
         let folder = tempfile::tempdir().expect("a folder");

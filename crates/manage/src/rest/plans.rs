@@ -17,10 +17,10 @@ use crate::config::Uuid;
 use crate::drive_name::{are_one, refuse_twins};
 use crate::error_words::{ErrorSentence, Words};
 use crate::meant::{self, chosen};
-use crate::plan_words::{DriveKind, PlanSentence as Say, Size, Slots};
+use crate::plan_words::{DriveKind, Failures, PlanSentence as Say, Size, Slots};
 use crate::service::firmware::{Update, check_update};
 use crate::settings::{SettingsRequest, WriteMode};
-use crate::view::{Doubt, all_members, cannot_name_the_wrong_member, does_not_use};
+use crate::view::{Doubt, all_members, cannot_name_the_wrong_member, does_not_use, found_mismatch, tree, unanswered_ms};
 use crate::wipe::{self, WipeMeans};
 use crate::{foreign, ownership, pool};
 use std::collections::HashMap;
@@ -45,6 +45,9 @@ pub struct Based {
     pub plan: Plan,
     /// The drive that it fills, if that takes its time.
     pub fill: Option<Fill>,
+    /// The drives that it overwrites or takes back, and what they carry (`stria_host::Examined::mark`): no other drive may be
+    /// written. The SHA-256 of a firmware image: no other may be sent.
+    pub marks: Vec<String>,
     /// The state of the array and the drives, in words that change with it.
     basis: String,
 }
@@ -194,6 +197,7 @@ fn is_active(member: &MemberView) -> bool {
 struct Draft {
     plan: Plan,
     fill: Option<Fill>,
+    marks: Vec<String>,
     basis: String,
 }
 
@@ -212,7 +216,7 @@ impl Draft {
             role,
             confirm: None,
         };
-        Self { plan, fill: None, basis: String::new() }
+        Self { plan, fill: None, marks: Vec::new(), basis: String::new() }
     }
 
     /// Makes the plan depend on this array as it is.
@@ -228,6 +232,7 @@ impl Draft {
     fn overwrites(&mut self, pages: &[DrivePage], what: &Say) {
         for page in pages {
             let _ = write!(self.basis, "{page:?} ");
+            self.marks.extend(page.mark.clone());
             let carries = || page.carries.iter().cloned().collect::<Names>();
             let is_blank = page.carries.is_empty();
             if !is_blank {
@@ -270,7 +275,7 @@ impl Draft {
             self.plan.role = Role::Admin;
             self.plan.confirm = Some(name.to_owned());
         }
-        Based { plan: self.plan, fill: self.fill, basis: self.basis }
+        Based { plan: self.plan, fill: self.fill, marks: self.marks, basis: self.basis }
     }
 }
 
@@ -450,7 +455,11 @@ fn plan_remove(machine: &Machine, action: &Action, array: &str, drive: &Path) ->
     }
     let (drive, array) = (member.path.clone(), entry.name.clone());
     let is_spare = member.role == "spare";
-    let title = if is_spare { Say::RemoveSpare { drive, array } } else { Say::RemoveFailed { drive, array } };
+    let title = match (drives::kind_of(Path::new(&drive)).as_str(), is_spare) {
+        ("file", _) => Say::RemoveFile { drive, array },
+        (_, true) => Say::RemoveSpare { drive, array },
+        (_, false) => Say::RemoveFailed { drive, array },
+    };
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     if is_spare {
         draft.warn(Say::SpareLess {});
@@ -467,6 +476,7 @@ fn plan_add(machine: &Machine, action: &Action, array: &str, drive: &Path, span:
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     if returns {
         let _ = write!(draft.basis, "{page:?} ");
+        draft.marks.extend(page.mark.clone());
         draft.plan.writes.push(written(&page, Say::WritesMissed {}));
     } else {
         draft.warn_of_unlike(&view, &page.path, page.kind.as_deref(), page.size_bytes);
@@ -513,20 +523,32 @@ fn plan_scrub(machine: &Machine, action: &Action, array: &str, repair: bool) -> 
     let title = if repair { Say::RepairArray { array } } else { Say::ScrubArray { array } };
     let mut draft = Draft::new(action, Role::Operate, title).on(&entry);
     if repair {
+        let doubt = cannot_name_the_wrong_member(&view);
         draft.plan.writes = all_members(&view)
             .into_iter()
             .filter(|member| member.role == "in sync" && member.size_bytes.is_some())
-            .map(|member| of_member(member, Say::WritesRepair {}))
+            .map(|member| losing(of_member(member, Say::WritesRepair {}), doubt.map(|_| Say::LosesOtherVersion {})))
             .collect();
-        if let Some(what) = cannot_name_the_wrong_member(&view) {
-            draft.warn(match what {
-                Doubt::OneParity => Say::RepairMayErrOneParity {},
-                Doubt::TwoCopies => Say::RepairMayErrTwoCopies {},
-            });
+        if let Some(what) = doubt {
+            let sectors: u64 = tree(&view).into_iter().map(doubtful_sectors).sum();
+            let (warning, lost) = match what {
+                Doubt::OneParity => (Say::RepairMayErrOneParity {}, Say::LosesParityVersion { sectors }),
+                Doubt::TwoCopies => (Say::RepairMayErrTwoCopies {}, Say::LosesCopyVersion { sectors }),
+            };
+            draft.warn(warning);
+            if sectors > 0 {
+                draft.lose(lost);
+            }
             draft.plan.confirm = Some(entry.name.clone());
         }
     }
     Ok(draft.done(&entry.name))
+}
+
+/// The sectors in which a scrub has found mismatches of this array or span, none of its spans, and whose wrong side is unknown.
+fn doubtful_sectors(view: &ArrayView) -> u64 {
+    let is_open = found_mismatch(view) && view.parts.spans.is_empty() && cannot_name_the_wrong_member(view).is_some();
+    view.redundancy.mismatch_sectors.filter(|_| is_open).unwrap_or(0)
 }
 
 fn plan_spare_remove(machine: &Machine, action: &Action, drives: &[PathBuf]) -> Result<Based, ApiError> {
@@ -597,12 +619,15 @@ fn plan_create(machine: &Machine, action: &Action, create: &CreateAction) -> Res
     let pages = chosen_drives(machine, &paths)?;
     let preview = preview(&spec)?;
     let (array, level, size_bytes) = (create.name.clone(), spec.level.to_string(), Size(preview.capacity_sectors * 512));
-    let title = match paths.len() {
-        1 => Say::MakeArrayOfOne { array, level, size_bytes },
-        drive_count => Say::MakeArray { array, level, size_bytes, drive_count },
+    let (members, spares) = pages.split_at(pages.len() - create.spares.len());
+    let title = match (members.len(), spares.len()) {
+        (1, 0) => Say::MakeArrayOfOne { array, level, size_bytes },
+        (drive_count, 0) => Say::MakeArray { array, level, size_bytes, drive_count },
+        (drive_count, spare_count) => Say::MakeArrayWithSpares { array, level, size_bytes, drive_count, spare_count },
     };
     let mut draft = Draft::new(action, Role::Admin, title);
-    draft.overwrites(&pages, &Say::WritesNewArray {});
+    draft.overwrites(members, &Say::WritesNewArray {});
+    draft.overwrites(spares, &Say::WritesNewSpare {});
     for write in &mut draft.plan.writes {
         let ranges =
             preview.writes.iter().filter(|(path, _)| path.as_os_str() == write.drive.as_str()).flat_map(|(_, ranges)| ranges);
@@ -701,7 +726,7 @@ fn plan_set(machine: &Machine, action: &Action, array: &str) -> Result<Based, Ap
         return Err(invalid(ErrorSentence::NothingToSet {}));
     }
     let changes_drives = !request.changes().map_err(invalid)?.is_empty();
-    machine.service.may_set(&entry.name, &request)?;
+    let needs_pause = machine.service.may_set(&entry.name, &request)?;
     let title = Say::SetArray { array: entry.name.clone(), settings: request.clone() };
     let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
     if let Some(view) = &entry.view {
@@ -709,7 +734,8 @@ fn plan_set(machine: &Machine, action: &Action, array: &str) -> Result<Based, Ap
             let in_sync = all_members(view).into_iter().filter(|member| member.role != "failed" && member.size_bytes.is_some());
             draft.plan.writes = in_sync.map(|member| of_member(member, Say::WritesMetadata {})).collect();
         }
-        let pauses = changes_drives || request.read_only.is_some_and(|wanted| wanted != view.condition.read_only);
+        let is_switched = request.read_only.is_some_and(|wanted| wanted != view.condition.read_only);
+        let pauses = changes_drives || is_switched || needs_pause;
         if pauses {
             draft.warn(Say::StopsForMoment {});
         }
@@ -789,6 +815,7 @@ fn plan_spare_add(machine: &Machine, action: &Action, paths: &[PathBuf]) -> Resu
     let mut draft = Draft::new(action, Role::Operate, Say::FillPool { drives: names(paths) });
     let (blank, others): (Vec<DrivePage>, Vec<DrivePage>) = pages.into_iter().partition(|page| page.carries.is_empty());
     draft.overwrites(&others, &Say::WritesBlank {});
+    draft.marks.extend(blank.iter().filter_map(|page| page.mark.clone()));
     let _ = write!(draft.basis, "{blank:?} ");
     draft.warn(Say::AnyArrayMayTake {});
     Ok(draft.done("pool"))
@@ -805,7 +832,10 @@ fn plan_fail(machine: &Machine, action: &Action, array: &str, drive: &Path) -> R
     }
     if leaving.role == "in sync" {
         draft.warn(after_failure(&view, drive)?);
-        draft.warn(Say::ReplaceInstead {});
+        // A drive that does not answer cannot be copied.
+        if unanswered_ms(leaving).is_none() {
+            draft.warn(Say::ReplaceInstead {});
+        }
     }
     draft.plan.confirm = Some(entry.name.clone());
     Ok(draft.done(&entry.name))
@@ -832,8 +862,8 @@ fn after_failure(view: &ArrayView, drive: &Path) -> Result<Say, ApiError> {
     Ok(match (failure_count, span) {
         (0, None) => Say::ArrayBareAfterwards {},
         (0, Some(span)) => Say::SpanBareAfterwards { span },
-        (_, None) => Say::ArraySurvivesAfterwards { failure_count },
-        (_, Some(span)) => Say::SpanSurvivesAfterwards { span, failure_count },
+        (_, None) => Say::ArraySurvivesAfterwards { failure_count: Failures(failure_count) },
+        (_, Some(span)) => Say::SpanSurvivesAfterwards { span, failure_count: Failures(failure_count) },
     })
 }
 
@@ -855,6 +885,7 @@ fn plan_firmware(machine: &Machine, action: &Action, array: &str, request: &Firm
     let title = Say::UpdateFirmware { drive, array, revision };
     let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
     let _ = write!(draft.basis, "{hash} {firmware:?} ");
+    draft.marks.push(hash);
     let what = Say::WritesFirmware { size_bytes: Size(size), image: request.image.display().to_string() };
     draft.plan.writes.push(of_member(leaving, what));
     draft.warn(match activate {

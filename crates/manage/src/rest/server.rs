@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use stria_block::with_limit;
-use stria_front::{SocketAccess, SocketFile};
+use stria_front::{SocketAccess, SocketFile, TlsFiles};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::{Handle, Runtime};
@@ -242,8 +242,7 @@ async fn serve(
             _ = &mut looks => break,
         };
         let Ok(listener) = TcpListener::from_std(listener) else { continue };
-        let acceptor = TlsAcceptor::from(tls);
-        tasks.push(tokio::spawn(listen_tls(Arc::clone(&server), listener, acceptor, Arc::clone(&connections), over.clone())));
+        tasks.push(tokio::spawn(listen_tls(Arc::clone(&server), listener, tls, Arc::clone(&connections), over.clone())));
     }
     for task in tasks {
         let _ = task.await;
@@ -307,7 +306,7 @@ async fn listen_unix(server: Arc<Server>, listener: UnixListener, mut over: watc
 async fn listen_tls(
     server: Arc<Server>,
     listener: TcpListener,
-    acceptor: TlsAcceptor,
+    tls: Arc<TlsFiles>,
     connections: Arc<Mutex<Connections>>,
     mut over: watch::Receiver<bool>,
 ) {
@@ -328,7 +327,8 @@ async fn listen_tls(
             continue;
         }
         let is_known = Arc::<AtomicBool>::default();
-        let (server, acceptor, known, over) = (Arc::clone(&server), acceptor.clone(), Arc::clone(&is_known), over.clone());
+        let (server, acceptor, known, over) =
+            (Arc::clone(&server), TlsAcceptor::from(tls.current()), Arc::clone(&is_known), over.clone());
         let task = tokio::spawn(async move {
             let Ok(Ok(stream)) = timeout(REQUEST_TIMEOUT, acceptor.accept(Read::new(stream))).await else { return };
             let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());

@@ -2,14 +2,16 @@
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, ArrayView, EventView, HealthView, Obstacle};
+use crate::event_words::EventSentence;
 use crate::matter::{
     Matter, MatterKind, RANK_LAST, RANK_LOST, ReasonSentence, can_lose, ended_early, name_link, not_served, of_array, of_config,
 };
 use crate::monitor::StandingView;
 use crate::since::first_loss;
-use crate::view::all_members;
+use crate::view::{all_members, is_redundant_itself};
 use std::path::PathBuf;
 use stria_alarm::{Event, Severity};
+use stria_host::HostSentence;
 
 /// Sums up. `events`: those that are known, the oldest first. `told_by`: the channels by which people are told.
 pub fn summary(arrays: &[ArrayEntry], alarms: &[StandingView], events: &[EventView], told_by: &[&str]) -> Summary {
@@ -77,10 +79,12 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
             )
         }
         MatterKind::Silent => (last(&["lane_silent"]), &[Event::ArraySilent], vec![]),
-        MatterKind::MemberSilent => {
-            (last(&["member_silent"]), &[Event::MemberSilent], matter.drives.iter().filter(may_fail).map(fail).collect())
-        }
-        MatterKind::MembersSilent => (last(&["member_silent"]), &[Event::MemberSilent], vec![]),
+        MatterKind::MemberSilent => (
+            silent_since(events, &matter.drives),
+            &[Event::MemberSilent],
+            matter.drives.iter().filter(may_fail).map(fail).collect(),
+        ),
+        MatterKind::MembersSilent => (silent_since(events, &matter.drives), &[Event::MemberSilent], vec![]),
         // Its drives are those that were to be filled.
         MatterKind::Degraded if part.is_some_and(ended_early) => (lost(), DEGRADED, matter.drives.iter().map(fail).collect()),
         MatterKind::Degraded => {
@@ -96,6 +100,12 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
             (last(&["mismatch"]), &[Event::Mismatch], vec![repair])
         }
         MatterKind::NoSpace => (last(&["no_room"]), &[Event::NoSpace], vec![]),
+        MatterKind::FileDeleted => {
+            let replace = |path: &String| Action::Replace { array: name(), old: path.into(), new: PathBuf::new() };
+            let is_redundant = part.is_some_and(is_redundant_itself);
+            let remedies = matter.drives.iter().filter(|_| is_redundant).map(replace).collect();
+            (deleted_since(events, &matter.drives), &[Event::FileDeleted], remedies)
+        }
         MatterKind::LeftAlone => (None, &[], vec![]),
         MatterKind::Replaced => (last(&["member_in_sync"]), &[], matter.drives.iter().map(remove).collect()),
     };
@@ -115,6 +125,25 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
         reason: matter.reason,
         said: matter.said,
     }
+}
+
+/// Since when the file of one of these drives has no name.
+fn deleted_since(events: &[EventView], drives: &[String]) -> Option<u64> {
+    let is_it = |event: &&EventView| matches!(&event.said, Some(EventSentence::Host(HostSentence::FileDeleted { drive })) if drives.contains(drive));
+    events.iter().rev().find(is_it).map(|event| event.time_ms)
+}
+
+/// Since when one of these drives leaves a request unanswered. The event is repeated, and tells for how long.
+fn silent_since(events: &[EventView], drives: &[String]) -> Option<u64> {
+    let began = |path: &String| {
+        events.iter().rev().find_map(|event| match &event.said {
+            Some(EventSentence::Host(HostSentence::DriveSilent { drive, seconds })) if drive == path => {
+                Some(event.time_ms.saturating_sub(seconds * 1000))
+            }
+            _ => None,
+        })
+    };
+    drives.iter().filter_map(began).min()
 }
 
 /// The way out that an array takes as it is. One that is read-only by its setting takes writes first; one whose replay ended early
@@ -217,6 +246,12 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         Event::DriveWatch => {
             ("something is unusual and harms nothing yet", "look at it again in some days", "do not replace it in haste", vec![])
         }
+        Event::CacheUnflushed => (
+            "a power cut may lose what clients have flushed: the array counts on the drive having no cache",
+            "stop the array and start it: it flushes the cache from then on",
+            "do not switch the machine off before that",
+            vec![],
+        ),
         Event::SlowMember => (
             "every request that needs it waits for it",
             "look at its health, its slot and its cable; replace it if it stays slow",
@@ -248,6 +283,7 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         | Event::NotServed
         | Event::MemberSilent
         | Event::NoSpace
+        | Event::FileDeleted
         | Event::ReadOnly
         | Event::SuperblockRefused
         | Event::Mismatch => return None,
@@ -429,6 +465,19 @@ mod tests {
             |drive| of_alarm(&alarm(Event::DriveReplace, "tank", Some(drive)), std::slice::from_ref(&array)).expect("a matter");
         assert_eq!((found("/tank-0/0").array.as_str(), found("/tank-0/0").remedies.len()), ("tank-0", 0));
         assert_eq!((found("/tank-1/0").array.as_str(), found("/tank-1/0").remedies.len()), ("tank-1", 1));
+    }
+
+    /// The event is repeated while the drive hangs: the time jumped to the latest one.
+    #[test]
+    fn a_silent_member_is_silent_since_its_first_request_without_an_answer() {
+        let mut array = entry("tank", serde_json::json!({}));
+        array.view.as_mut().expect("a view").parts.members[0].waiting_ms = Some(11_000);
+        let event = |time_ms: u64, seconds| {
+            let said = HostSentence::DriveSilent { drive: "/tank/0".into(), seconds };
+            EventView { time_ms, ..crate::view::said_event("tank", "member_silent", EventSentence::Host(said)) }
+        };
+        let found = summary(&[array], &[], &[event(105_000, 5), event(111_000, 11)], &[]);
+        assert_eq!(found.matters[0].since_ms, Some(100_000), "{found:?}");
     }
 
     /// Its start was offered, and refused; the array that starts by itself came first.

@@ -6,14 +6,14 @@ use crate::config::{self, ApiOptions};
 use crate::nbd::no_tls;
 use crate::service::Service;
 use crate::view;
-use rustls::ServerConfig;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use stria_front::TlsFiles;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// A socket that listens, and how its connections are encrypted.
-pub type Opened = (TcpListener, Arc<ServerConfig>);
+pub type Opened = (TcpListener, Arc<TlsFiles>);
 
 /// The addresses of the configuration, and those that are listened on.
 pub struct Tcp {
@@ -21,6 +21,8 @@ pub struct Tcp {
     api: Mutex<config::Api>,
     /// As they were configured: port 0 stands for any.
     listened: Mutex<Vec<SocketAddr>>,
+    /// The files that are in force there.
+    followed: Mutex<Vec<Arc<TlsFiles>>>,
     opened: UnboundedSender<Opened>,
     /// The file of tokens, as it was configured at the start.
     tokens: Option<PathBuf>,
@@ -34,9 +36,9 @@ impl Tcp {
     /// Nothing is listened on yet. Returns also where the sockets arrive.
     pub fn new(service: &Arc<Service>, api: config::Api) -> (Arc<Self>, UnboundedReceiver<Opened>) {
         let (opened, sockets) = unbounded_channel();
-        let (service, listened) = (Arc::clone(service), Mutex::default());
+        let (service, listened, followed) = (Arc::clone(service), Mutex::default(), Mutex::default());
         let tokens = api.without_groups().ok().map(|options| options.tokens);
-        (Arc::new(Self { service, api: Mutex::new(api), listened, opened, tokens }), sockets)
+        (Arc::new(Self { service, api: Mutex::new(api), listened, followed, opened, tokens }), sockets)
     }
 
     /// Another configuration applies.
@@ -47,16 +49,21 @@ impl Tcp {
     /// Listens on all addresses that are not listened on yet.
     ///
     /// # Errors
-    /// The file that cannot be used, or the address that cannot be listened on. Other addresses are.
+    /// The file that cannot be used, also one that was renewed, or the address that cannot be listened on. Other addresses are.
     pub fn open(&self) -> Result<(), String> {
         let options = lock(&self.api).without_groups()?;
         let missing = self.missing(&options);
         if missing.is_empty() {
-            return Ok(());
+            return lock(&self.followed).iter().find_map(|tls| tls.fault()).map_or(Ok(()), Err);
         }
-        let tls = options.server_config().map_err(|error| format!("{error}: {}", no_tls("the API")))?;
+        let tls = options.tls_files().map_err(|error| format!("{error}: {}", no_tls("the API")))?;
         let Some(tls) = tls else { return Ok(()) };
+        let count = missing.len();
         let failures: Vec<String> = missing.into_iter().filter_map(|address| self.listen(address, &tls).err()).collect();
+        if failures.len() < count {
+            tls.follow();
+            lock(&self.followed).push(tls);
+        }
         if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
     }
 
@@ -70,7 +77,7 @@ impl Tcp {
         options.listen.iter().filter(|address| !listened.contains(address)).copied().collect()
     }
 
-    fn listen(&self, address: SocketAddr, tls: &Arc<ServerConfig>) -> Result<(), String> {
+    fn listen(&self, address: SocketAddr, tls: &Arc<TlsFiles>) -> Result<(), String> {
         let cannot =
             |error| format!("{address} cannot be listened on: {error}; it is tried again, and arrays are served without it");
         let listener = TcpListener::bind(address).map_err(cannot)?;

@@ -349,6 +349,9 @@ pub struct DrivePage {
     pub health_error: Option<String>,
     /// Where it sits.
     pub seat: Option<Seat>,
+    /// The drive and what it carries, for a later comparison (`stria_host::Examined::mark`); `None`: it was not read.
+    #[serde(skip)]
+    pub mark: Option<String>,
 }
 
 /// The pool of spares that arrays share.

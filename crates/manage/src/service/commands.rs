@@ -1,5 +1,6 @@
 //! Commands to a running array: its members, its sweeps, and trim.
 
+use super::caches::{drives_without_cache, switch};
 use super::served::{failed_here, full_name, lock, look_confirmed, open_confirmed, set_speed};
 use super::{LOOK_AGAIN, Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, ReplaceRequest, ScrubRequest, SpeedRequest, TrimRequest};
@@ -37,7 +38,9 @@ impl Service {
     /// Gives a drive that joined, or that was reset, the array's setting of write caches.
     pub(super) fn set_held_cache(&self, served: &Served, drive: &Path) {
         let Some(on) = lock(&served.held).drive_caches else { return };
-        let Err(error) = stria_health::set_write_cache(drive, on) else { return };
+        let switched = served.lanes.report().map_err(|error| error.to_string());
+        let switched = switched.and_then(|report| switch(&drives_without_cache(&report), drive, on));
+        let Err(error) = switched else { return };
         let (name, switch) = (&served.name, if on { "on" } else { "off" });
         let text =
             format!("array \"{name}\" is set to drive caches {switch}, which {} does not follow: {error}", drive.display());
@@ -76,10 +79,11 @@ impl Service {
     /// Adds a drive.
     pub fn add(&self, name: &str, request: AddRequest) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find_writable(name)?, self.events.sequence());
-        let AddRequest { path, span, force, confirmed, return_only } = request;
+        let AddRequest { path, span, force, confirmed, seen, return_only } = request;
         let report = served.lanes.report()?;
         let span = span.map(|span| full_name(&report, &span));
         let may_overwrite = force || confirmed.is_some();
+        let mark = confirmed.as_deref().or(seen.as_deref());
         let joined = |message: String| {
             self.set_held_cache(&served, &path);
             self.done(sequence, self.joined(&served, &message, &path))
@@ -87,16 +91,16 @@ impl Service {
         if let Some(failed) = failed_here(&report, &path) {
             // It leaves only once the drive at its path may join. If that is the same drive, it is still open here, and opens
             // anew only afterwards.
-            let drive = look_confirmed(&served, &path, confirmed.as_deref())?;
+            let drive = look_confirmed(&served, &path, mark)?;
             let is_another = !failed.contains(&drive.identity());
             served.lanes.may_add(drive, span.clone(), may_overwrite, return_only)?;
             if is_another {
-                let drive = open_confirmed(&served, &path, confirmed.as_deref())?;
+                let drive = open_confirmed(&served, &path, mark)?;
                 return joined(served.lanes.add_at(path.clone(), drive, span, may_overwrite, return_only)?);
             }
             served.lanes.remove(path.clone())?;
         }
-        let open = || open_confirmed(&served, &path, confirmed.as_deref());
+        let open = || open_confirmed(&served, &path, mark);
         joined(if return_only { served.lanes.take_back(open)? } else { served.lanes.add(open, span, may_overwrite)? })
     }
 

@@ -157,8 +157,13 @@ fn place_of<'a>(view: &'a ArrayView, path: &Path) -> Option<(&'a ArrayView, &'a 
 }
 
 impl Service {
-    /// Updates the firmware of a member, while the array serves.
-    pub fn update_firmware(&self, name: &str, request: &FirmwareRequest) -> Result<Done, ApiError> {
+    /// Updates the firmware of a member, while the array serves. `may_send`: refuses the image, of which these bytes are sent.
+    pub fn update_firmware(
+        &self,
+        name: &str,
+        request: &FirmwareRequest,
+        may_send: impl FnOnce(&[u8]) -> Result<(), ApiError>,
+    ) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         let _turn = match self.updating.try_lock() {
             Ok(turn) => turn,
@@ -170,6 +175,7 @@ impl Service {
         let view = self.array(name)?;
         let Update { firmware, activate } = check_update(&view, &self.arrays(), request)?;
         let image = stria_health::read_image(&request.image).map_err(|error| refused(Words::told(error.to_string())))?;
+        may_send(&image)?;
         let (path, shown) = (&request.path, request.path.display().to_string());
         let outcome = self.carry_out_update(&served, &view, request, &image, activate);
         let running = || match stria_health::firmware(path) {
@@ -368,8 +374,8 @@ impl Steps for OfService<'_> {
     }
 
     fn come_back(&self) -> Result<String, Why> {
-        let request =
-            AddRequest { path: self.path.to_owned(), span: None, force: false, confirmed: None, return_only: self.return_only };
+        let (path, return_only) = (self.path.to_owned(), self.return_only);
+        let request = AddRequest { path, span: None, force: false, confirmed: None, seen: None, return_only };
         self.service.add(&self.served.name, request).map(|done| done.message).map_err(|error| error.words().parts())
     }
 

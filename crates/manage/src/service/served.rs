@@ -1,6 +1,7 @@
 //! One array on its lanes, and the state that the service keeps for it.
 
 use super::caches::{Caches, Held};
+use super::space::Space;
 use crate::api::{ApiError, ApiErrorKind, ArrayView, LatencyBound, SpeedRequest};
 use crate::error_words::ErrorSentence;
 use crate::lane_spec::{LaneSpec, Near};
@@ -45,6 +46,8 @@ pub struct Served {
     pub(super) block_left: Mutex<Option<PathBuf>>,
     /// The view when its lanes last answered.
     pub(super) known: Mutex<Option<ArrayView>>,
+    /// What is known of members without space.
+    pub(super) space: Space,
     /// The bounds on the speed of sweeps that were set.
     pub(super) bounds: Mutex<SpeedRequest>,
     /// Sweeps are paused by command.
@@ -87,6 +90,7 @@ impl Served {
             block: Mutex::default(),
             block_left: Mutex::default(),
             known: Mutex::default(),
+            space: Space::default(),
             bounds: Mutex::default(),
             paused: AtomicBool::default(),
             measuring: AtomicBool::default(),

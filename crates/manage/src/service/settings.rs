@@ -1,10 +1,10 @@
 //! `set`: settings of a served array.
 //!
-//! The write policy and the drives' caches change at once. Settings in the metadata, and read-only, change while the array does
-//! not run: it is stopped, changed, and started again in the same place. Users of its block device and of its disks wait; NBD
-//! clients connect again.
+//! The write policy and the drives' caches change at once. Settings in the metadata, read-only, and caches on drives that had
+//! none when the array started, change while the array does not run: it is stopped, changed, and started again in the same place.
+//! Users of its block device and of its disks wait; NBD clients connect again.
 
-use super::caches::{drives_in_use, set_caches};
+use super::caches::{drives_in_use, drives_without_cache, set_caches};
 use super::served::lock;
 use super::{Held, Served, Service, Unstarted};
 use crate::api::{ApiError, ApiErrorKind, Done};
@@ -18,13 +18,15 @@ use stria_drive::{DriveError, DriveKind};
 use stria_format::md::Change;
 use stria_front::Closing;
 use stria_front::ublk::UblkDevice;
-use stria_host::{ArrayReport, HostError, OpenOptions, PlannedArray, find_readable};
+use stria_host::{ArrayReport, FirmwareRaid, HostError, OpenOptions, PlannedArray, find_readable};
 
 /// What a change of settings would do.
 struct Ahead {
     drives: Vec<PathBuf>,
     changes: Vec<Change>,
     read_only: Option<bool>,
+    /// Caches are switched on that the array counts on not being there.
+    begins_caches: bool,
     needs_pause: bool,
     is_another_device: bool,
 }
@@ -40,10 +42,12 @@ impl Service {
     /// Changes settings of an array.
     pub fn set(&self, name: &str, request: &SettingsRequest) -> Result<Done, ApiError> {
         let (mut served, sequence) = (self.find(name)?, self.events.sequence());
-        let Ahead { drives, changes, read_only, needs_pause, is_another_device } = self.ahead(&served, request, request.force)?;
+        let ahead = self.ahead(&served, request, request.force)?;
+        let Ahead { drives, changes, read_only, begins_caches, needs_pause, is_another_device } = ahead;
         let mut done = Vec::new();
         if needs_pause {
-            let options = OpenOptions { read_only: read_only.unwrap_or(served.read_only), ..served.options };
+            let drive_caches = request.drive_caches.filter(|_| begins_caches).or(lock(&served.held).drive_caches);
+            let options = OpenOptions { read_only: read_only.unwrap_or(served.read_only), drive_caches, ..served.options };
             served = self.pause_for(&served, options, &drives, &changes, is_another_device)?;
             done.push(format!("array \"{name}\" was changed in a pause"));
         }
@@ -53,7 +57,10 @@ impl Service {
             done.push(format!("array \"{name}\" writes {}", write.words()));
         }
         if let Some(on) = request.drive_caches {
-            set_caches(&drives, on).map_err(|error| ApiError::new(ApiErrorKind::Failed, error))?;
+            match begins_caches {
+                true => refuse_without_caches(&served)?,
+                false => set_caches(&drives, on).map_err(|error| ApiError::new(ApiErrorKind::Failed, error))?,
+            }
             lock(&served.held).drive_caches = Some(on);
             lock(&served.caches.differ).clear();
             done.push(format!("the write caches of {} drives are {}", drives.len(), if on { "on" } else { "off" }));
@@ -67,8 +74,9 @@ impl Service {
     }
 
     /// Refuses what [`Service::set`] would refuse, also with force; nothing changes. An array that is not served has no users.
-    pub fn may_set(&self, name: &str, request: &SettingsRequest) -> Result<(), ApiError> {
-        self.find(name).map_or(Ok(()), |served| self.ahead(&served, request, true).map(drop))
+    /// Returns whether it would pause the array.
+    pub fn may_set(&self, name: &str, request: &SettingsRequest) -> Result<bool, ApiError> {
+        self.find(name).map_or(Ok(false), |served| Ok(self.ahead(&served, request, true)?.needs_pause))
     }
 
     /// What a change of settings would do. `force`: clients may see errors.
@@ -76,6 +84,11 @@ impl Service {
         let changes = request.changes().map_err(|error| ApiError::new(ApiErrorKind::Invalid, error))?;
         let report = served.lanes.report()?;
         let drives = drives_in_use(&report);
+        let writes = !changes.is_empty() || request.read_only == Some(false);
+        if served.options.firmware != FirmwareRaid::Left && writes {
+            let said = ErrorSentence::SetOnFirmwareRaid { array: served.name.clone() };
+            return Err(ApiError::new(ApiErrorKind::Refused, said));
+        }
         if request.drive_caches.is_some() {
             refuse_files(&report)?;
         }
@@ -85,12 +98,18 @@ impl Service {
             let said = ErrorSentence::SetOnReadOnly { array: served.name.clone() };
             return Err(ApiError::new(ApiErrorKind::Refused, said));
         }
-        let (needs_pause, is_another_device) =
-            (differs || read_only.is_some(), read_only.is_some() || request.integrity.is_some());
+        // A drive whose cache cannot be switched is no reason for a pause.
+        let bare = if request.drive_caches == Some(true) { drives_without_cache(&report) } else { Vec::new() };
+        for drive in &bare {
+            stria_health::write_cache(drive).map_err(|error| ApiError::new(ApiErrorKind::Refused, error.to_string()))?;
+        }
+        let begins_caches = !bare.is_empty();
+        let needs_pause = differs || read_only.is_some() || begins_caches;
+        let is_another_device = read_only.is_some() || request.integrity.is_some();
         if needs_pause {
             self.refuse_users(served, is_another_device, force)?;
         }
-        Ok(Ahead { drives, changes, read_only, needs_pause, is_another_device })
+        Ok(Ahead { drives, changes, read_only, begins_caches, needs_pause, is_another_device })
     }
 
     /// Refuses a pause that clients would not outlive. `force` allows it, but not if the block device is in use and has to become
@@ -175,7 +194,7 @@ impl Service {
             force: false,
             forget_checksums: false,
             write_policy: held.write.into(),
-            drive_caches: held.drive_caches,
+            drive_caches: if changed.is_ok() { options.drive_caches } else { held.drive_caches },
             ..options
         };
         let planned = PlannedArray { drives: drives.clone(), ..served.planned.clone() };
@@ -220,6 +239,18 @@ impl Service {
 fn keeps_device(name: &str, path: &Path, users: String) -> ApiError {
     let said = ErrorSentence::SetNeedsDevice { array: name.to_owned(), device: path.display().to_string(), users };
     ApiError::new(ApiErrorKind::Refused, said)
+}
+
+/// Refuses a setting that the start after the pause could not carry out on every drive.
+fn refuse_without_caches(served: &Served) -> Result<(), ApiError> {
+    let bare = drives_without_cache(&served.lanes.report()?);
+    if bare.is_empty() && lock(&served.held).drive_caches == Some(true) {
+        return Ok(());
+    }
+    let drives: Vec<String> = bare.iter().map(|drive| drive.display().to_string()).collect();
+    let which = if drives.is_empty() { String::new() } else { format!(" of {}", drives.join(", ")) };
+    let text = format!("the write caches{which} could not be switched on; the warning at the start has the reason");
+    Err(ApiError::new(ApiErrorKind::Failed, text))
 }
 
 fn refuse_files(array: &ArrayReport) -> Result<(), ApiError> {

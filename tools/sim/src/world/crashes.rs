@@ -4,6 +4,7 @@ use super::clients::{Kind, Pending};
 use super::{Outcome, Stop, World, is_optimal};
 use crate::drive::Presence;
 use crate::lanes::{Array, Node};
+use crate::member_drive::SUPERBLOCK;
 use crate::mutant::Mutant;
 use stria_array::{MemberState, SweepKind};
 
@@ -53,6 +54,8 @@ impl World<'_> {
         self.notes.tally.crashes += 1;
         self.meet(if self.next_crash.kill { "process killed" } else { "power cut" });
         let hung = if let Some(Loss::Hung(drive)) = loss { Some(drive) } else { None };
+        // What a killed process told a cache may have been found by a start that has written nothing since.
+        let is_unsure: Vec<bool> = self.drives.iter().map(|drive| drive.borrow().is_cached(&SUPERBLOCK)).collect();
         let (held, held_now) = self.crash_drives(hung, &may_hang);
         self.note_rejoined(before.dropped, &left);
         self.crash_clients(takes_log);
@@ -64,7 +67,8 @@ impl World<'_> {
             });
         }
         let found = self.find_drives(&held, &left);
-        let may_be_dropped: Vec<bool> = (0..self.drives.len()).map(|drive| self.is_dropped_by(&found, drive)).collect();
+        let may_be_dropped: Vec<bool> =
+            (0..self.drives.len()).map(|drive| is_unsure[drive] || self.is_dropped_by(&found, drive)).collect();
         self.arm_next_crash();
         let mounted = self.mount("after a crash");
         if mounted.is_ok() && self.lacks_a_member() {

@@ -20,6 +20,8 @@ pub(super) struct LastLog {
     pub silent: Vec<usize>,
     /// Drives in sync whose log cannot be read, with what is known of it.
     pub lost: Vec<(usize, LostLog)>,
+    /// Not all members know its session.
+    pub is_torn: bool,
     /// The amount by which it exceeds the limits of replay, in words.
     pub excess: Option<String>,
     pub records: Vec<LogRecord>,
@@ -104,6 +106,8 @@ impl Sorter<'_> {
             return LastLog { off, excess: Some(format!("more than {RECORDS_MAX} records")), ..LastLog::default() };
         }
         let is_complete = spare_count.is_some() && !logs.iter().flatten().any(|log| log.is_damaged());
+        let knows = |log: &FoundLog| log.session.number == session;
+        let is_torn = !logs.iter().flatten().copied().chain(of_lost()).all(knows);
         let of_session: Vec<&FoundLog> = logs.into_iter().flatten().filter(|log| log.session.number == session).collect();
         // A log that was not read is none without records.
         let is_complete = is_complete && of_session.iter().all(|log| !log.parts.is_empty());
@@ -146,7 +150,7 @@ impl Sorter<'_> {
             Some((found.drive, LostLog { session: of.session, parts, location, incarnation: log.incarnation }))
         });
         let lost = lost.collect();
-        LastLog { off, is_complete, makes_consistent: false, silent, lost, excess: None, records }
+        LastLog { off, is_complete, makes_consistent: false, silent, lost, is_torn, excess: None, records }
     }
 
     /// The contents of the partial parity logs of the members together, if the array was not stopped cleanly.

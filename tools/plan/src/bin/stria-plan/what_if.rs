@@ -5,6 +5,7 @@ use crate::level_name::LevelName;
 use crate::wish::{WishArgs, whole};
 use clap::Args;
 use serde_json::{Value, json};
+use stria_plan::advice::trial::speed_spread;
 use stria_plan::advice::{Variant, Wish, what_if};
 use stria_terminal::Failure;
 use stria_terminal::output::{print, print_json, table};
@@ -64,22 +65,39 @@ pub fn run(command: &WhatIf, as_json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Speed over that of the array itself.
-fn against(variants: &[Variant], variant: &Variant) -> Option<f64> {
-    let speed = |variant: &Variant| variant.outcome.as_ref().ok().map(|trial| trial.speed);
-    Some(speed(variant)? / speed(&variants[0])?)
+/// The speed of a variant over that of the array itself.
+#[derive(Clone, Copy)]
+struct Against {
+    ratio: f64,
+    /// Its standard error, relative to it.
+    spread: f64,
 }
 
-/// A share as what it adds. 0.0 is added because -0.4, rounded, would be written as -0.
-fn change(share: f64) -> String {
-    format!("{:+.0} %", (100.0 * (share - 1.0)).round() + 0.0)
+fn against(wish: &Wish, variants: &[Variant], variant: &Variant) -> Option<Against> {
+    let (this, other) = (variants[0].outcome.as_ref().ok()?, variant.outcome.as_ref().ok()?);
+    let is_this = std::ptr::eq(this, other);
+    let spread = if is_this { 0.0 } else { speed_spread(wish, &other.parts, &this.parts) };
+    Some(Against { ratio: other.speed / this.speed, spread })
+}
+
+/// What it adds, and its standard error. 0.0 is added because -0.4, rounded, would be written as -0.
+fn change(Against { ratio, spread }: Against) -> String {
+    let added = (100.0 * (ratio - 1.0)).round() + 0.0;
+    match (100.0 * ratio * spread).ceil() {
+        0.0 => format!("{added:+.0} %"),
+        error => format!("{added:+.0} ±{error:.0} %"),
+    }
 }
 
 /// The same as JSON.
 pub fn told(wish: &Wish, variants: &[Variant]) -> Value {
     let variant = |variant: &Variant| match &variant.outcome {
         Ok(trial) => {
-            json!({ "change": variant.change, "against_this": against(variants, variant), "figures": figures_json(wish, trial) })
+            let against = against(wish, variants, variant);
+            json!({
+                "change": variant.change, "against_this": against.map(|against| against.ratio),
+                "against_this_spread": against.map(|against| against.spread), "figures": figures_json(wish, trial)
+            })
         }
         Err(refusal) => json!({ "change": variant.change, "refusal": refusal }),
     };
@@ -100,7 +118,7 @@ fn shown(wish: &Wish, variants: &[Variant]) -> String {
     let rows = variants.iter().filter_map(|variant| {
         let trial = variant.outcome.as_ref().ok()?;
         let [level, drives, _, strip, usable, survives, speed, iops, _, mean, p99] = <[String; 11]>::try_from(row(trial)).ok()?;
-        let change = against(variants, variant).map_or(String::new(), change);
+        let change = against(wish, variants, variant).map_or(String::new(), change);
         let loss = trial.risk.map_or("-".to_owned(), |found| stria_plan::advice::explain::risk(found.loss.loss));
         let mut cells =
             vec![variant.change.clone(), level, drives, strip, usable, survives, speed, change, iops, mean, p99, loss];
@@ -118,7 +136,8 @@ fn shown(wish: &Wish, variants: &[Variant]) -> String {
     }
     let of_wear = wish.written_tb_per_day.map_or(String::new(), |_| format!(" {}", explained_wear(wish)));
     text += &format!(
-        "\nSPEED is against one drive under the load that was asked about. {}{of_wear} docs/PLAN.md says how far to trust the figures.\n",
+        "\nSPEED is against one drive under the load that was asked about. ± is a standard error: a change that is smaller than twice that may be \
+         chance, and more --requests make it smaller. {}{of_wear} docs/PLAN.md says how far to trust the figures.\n",
         explained_loss()
     );
     text
@@ -130,6 +149,8 @@ mod tests {
 
     #[test]
     fn a_change_that_is_rounded_to_nothing_has_no_minus() {
-        assert_eq!([0.996, 1.0, 1.004, 0.87, 1.33].map(change), ["+0 %", "+0 %", "+0 %", "-13 %", "+33 %"]);
+        let sure = |ratio| change(Against { ratio, spread: 0.0 });
+        assert_eq!([0.996, 1.0, 1.004, 0.87, 1.33].map(sure), ["+0 %", "+0 %", "+0 %", "-13 %", "+33 %"]);
+        assert_eq!(change(Against { ratio: 1.09, spread: 0.08 }), "+9 ±9 %");
     }
 }
