@@ -8,6 +8,9 @@ const TYPES = { html: "text/html; charset=utf-8", js: "text/javascript", css: "t
 export const POLICY =
   "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/** How long an answer of the API takes at most, in milliseconds: a busy server answers late, and each request later than another. */
+const SLOW_MS = Number(process.env.STRIA_SLOW_MS ?? 0);
+
 const GIB = 2 ** 30;
 const DAY = 86_400_000;
 const SIZE = 3840 * 10 ** 9;
@@ -323,6 +326,7 @@ export async function mock(scene_name, port = 0) {
     const chunks = [];
     request.on("data", (chunk) => chunks.push(chunk));
     request.on("end", async () => {
+      if (SLOW_MS > 0 && path.startsWith("/api/")) await new Promise((resolve) => setTimeout(resolve, Math.random() * SLOW_MS));
       response.setHeader("content-security-policy", POLICY);
       // A scene with `refuse` says no, by request.
       const no = scene.refuse?.(request.method, path, request.headers);
