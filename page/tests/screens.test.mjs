@@ -202,6 +202,8 @@ test("without scrolling a small screen shows the sentence, the drive, the way ou
 test("two lost drives stand below each other, each with its serial number and place; the reason names drives, not long paths", async () => {
   await on("two", async (page) => {
     await page.getByRole("heading", { level: 1, name: "Array tank has lost 2 drives. All data is there, but one more failure loses it." }).waitFor();
+    // The places of drives are told later than the state.
+    for (const bay of [7, 9]) await page.locator(".case .identity").getByText(`bay ${bay} of SuperMicro JBOF 1`).waitFor();
     const shown = await page.locator(".case .identity").allInnerTexts();
     assert.equal(shown.length, 2);
     for (const [index, words] of [["Slot 3", "failed", "S64HNE0T510742", "bay 7 of SuperMicro JBOF 1", "nvme3n1"], ["Slot 5", "failed", "S64HNE0T511016", "bay 9 of SuperMicro JBOF 1", "nvme5n1"]].entries()) {

@@ -8,7 +8,8 @@ mod ddf;
 mod imsm;
 
 use crate::md::badblocks::BadBlockLog;
-use crate::md::superblock::{CLEAN, Header, MAGIC, Role, Superblock, feature};
+use crate::md::examine::{layout_name, level_name};
+use crate::md::superblock::{CLEAN, Header, MAGIC, Role, Superblock, feature, uuid_text};
 use crate::md::{Candidate, Member};
 use crate::read::Read;
 use stria_block::IoError;
@@ -89,6 +90,41 @@ pub fn volumes(drive: &FirmwareDrive, read: &mut Read) -> Result<Vec<Volume>, Fi
 }
 
 impl Volume {
+    /// The description of the volume and of this drive in it: lines of name and value, in the words of
+    /// [`md::examine`](crate::md::examine).
+    pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let features = if self.level == 0 { feature::RAID0_LAYOUT } else { 0 };
+        let letter = |slot: &Slot| match slot {
+            Slot::InSync => 'A',
+            Slot::Rebuilding => 'R',
+            Slot::Missing => '.',
+        };
+        let role = match self.slots[self.slot] {
+            Slot::InSync => format!("Active device {}", self.slot),
+            Slot::Rebuilding => format!("Rebuilding device {}", self.slot),
+            Slot::Missing => format!("Failed device {}", self.slot),
+        };
+        let layout = layout_name(self.level, self.layout, features).map(|layout| ("Layout", layout));
+        let strip = (self.level != 1).then(|| ("Chunk Size", format!("{}K", self.strip_sectors / 2)));
+        [
+            ("Volume UUID", uuid_text(&self.uuid)),
+            ("Raid Level", level_name(self.level)),
+            ("Raid Devices", self.slots.len().to_string()),
+            ("Used Dev Size", format!("{} sectors", self.member_sectors)),
+            ("Data Offset", format!("{} sectors", self.start_sector)),
+        ]
+        .into_iter()
+        .chain(layout)
+        .chain(strip)
+        .chain([
+            ("State", if self.is_consistent { "clean" } else { "not in sync" }.into()),
+            ("Events", self.updates.to_string()),
+            ("Device Role", role),
+            ("Array State", self.slots.iter().map(letter).collect()),
+        ])
+        .collect()
+    }
+
     /// The drive as a member of this volume, as if md had written it.
     ///
     /// # Errors

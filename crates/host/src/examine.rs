@@ -3,6 +3,7 @@
 use crate::HostError;
 use crate::answers::{open_each, open_each_and};
 use crate::candidate::{candidate_of, read};
+use crate::firmware;
 use std::ops::Range;
 use std::path::PathBuf;
 use stria_array::DriveSector;
@@ -10,6 +11,7 @@ use stria_array::address::Sectors;
 use stria_block::{IoError, bytes};
 use stria_drive::{Access, DriveInfo, DriveKind, IoOptions, SyncDrive};
 use stria_format::detect::{Signature, UNREADABLE, detect, unknown, wipes_in_turn};
+use stria_format::firmware::Volume;
 use stria_format::md::raw::{self, RawField};
 use stria_format::md::{Candidate, uuid_text};
 
@@ -23,9 +25,16 @@ pub struct Examined {
     pub info: DriveInfo,
     /// Its contents.
     pub candidate: Candidate,
+    /// The volumes of firmware RAID on it, or the reason why they cannot be told.
+    pub volumes: Result<Vec<Volume>, String>,
 }
 
 impl Examined {
+    fn new(drive: &SyncDrive, candidate: Candidate) -> Self {
+        let volumes = firmware::told(drive, &candidate).map_err(|error| error.to_string());
+        Self { info: drive.info().clone(), candidate, volumes }
+    }
+
     /// A text that names the drive and what it carries, equal as long as both are the same: an order that was confirmed holds for
     /// no other. A drive that was plugged in may get the path and the number of one that left.
     pub fn mark(&self) -> String {
@@ -57,7 +66,7 @@ pub(crate) fn mark_of(info: &DriveInfo, candidate: &Candidate) -> String {
 /// candidate.
 pub fn examine(paths: &[PathBuf]) -> Vec<Result<Examined, HostError>> {
     let opened = open_each(paths, Access::ReadOnly, IoOptions::default()).into_iter();
-    opened.map(|opened| opened.map(|(drive, candidate)| Examined { info: drive.info().clone(), candidate })).collect()
+    opened.map(|opened| opened.map(|(drive, candidate)| Examined::new(&drive, candidate))).collect()
 }
 
 /// The same with every field of their metadata.
@@ -67,7 +76,7 @@ pub fn examine_raw(paths: &[PathBuf]) -> Vec<Result<(Examined, Vec<RawField>), H
         Err(_) => Vec::new(),
     };
     let opened = open_each_and(paths, Access::ReadOnly, IoOptions::default(), fields).into_iter();
-    let examined = |(drive, candidate, fields): (SyncDrive, _, _)| (Examined { info: drive.info().clone(), candidate }, fields);
+    let examined = |(drive, candidate, fields): (SyncDrive, _, _)| (Examined::new(&drive, candidate), fields);
     opened.map(|opened| opened.map(examined)).collect()
 }
 

@@ -49,6 +49,14 @@ pub(crate) fn as_members(
     Ok(members)
 }
 
+/// The volumes of firmware RAID on a drive, or why they cannot be told; none on most drives.
+pub(crate) fn told(drive: &SyncDrive, candidate: &Candidate) -> Result<Vec<Volume>, HostError> {
+    match candidate.carries.iter().any(Signature::is_of_readable_volume) {
+        true => volumes_of(drive, candidate),
+        false => Ok(Vec::new()),
+    }
+}
+
 fn volumes_of(drive: &SyncDrive, candidate: &Candidate) -> Result<Vec<Volume>, HostError> {
     with_drive(drive, candidate, |known| volumes(known, &mut |start, sectors| read(drive, start, sectors)))
 }

@@ -428,6 +428,11 @@ struct ExaminedView {
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
     carries: Vec<String>,
+    /// Volumes that a mainboard or a controller made.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    volumes: Vec<VolumeView>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    volumes_problem: Option<String>,
     superblock: Vec<(&'static str, String)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bitmap_dirty_count: Option<u64>,
@@ -439,6 +444,12 @@ struct ExaminedView {
     #[serde(skip_serializing_if = "Option::is_none")]
     checksums: Option<String>,
     raw: Vec<RawView>,
+}
+
+#[derive(Serialize)]
+struct VolumeView {
+    name: String,
+    fields: Vec<(&'static str, String)>,
 }
 
 #[derive(Serialize)]
@@ -479,7 +490,11 @@ fn examine(command: &cli::Examine, json: bool) -> Result<u8, Failure> {
 }
 
 fn examined_view(examined: Examined, raw: Vec<RawField>) -> ExaminedView {
-    let Examined { info, candidate } = examined;
+    let Examined { info, candidate, volumes } = examined;
+    let (volumes, volumes_problem) = match volumes {
+        Ok(volumes) => (volumes, None),
+        Err(problem) => (Vec::new(), Some(problem)),
+    };
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let bitmap = candidate.found.as_ref().ok().and_then(|member| member.bitmap.as_ref()?.as_ref().ok());
     ExaminedView {
@@ -493,6 +508,8 @@ fn examined_view(examined: Examined, raw: Vec<RawField>) -> ExaminedView {
         member: candidate.found.is_ok(),
         problem: candidate.found.as_ref().err().map(ToString::to_string),
         carries: candidate.carries.iter().map(ToString::to_string).collect(),
+        volumes: volumes.iter().map(|volume| VolumeView { name: volume.name.clone(), fields: volume.lines() }).collect(),
+        volumes_problem,
         superblock: examine::lines(&candidate),
         bitmap_dirty_count: bitmap.map(|bitmap| bitmap.set_chunks().count() as u64),
         span_of: examine::span_of(&candidate),
@@ -536,6 +553,15 @@ fn examined_words(view: &ExaminedView) -> String {
         Some(_) => {
             let _ = writeln!(text, "  no member of an array; it carries {}", shown_sentence(&view.carries.join(", ")));
         }
+    }
+    for volume in &view.volumes {
+        let _ = writeln!(text, "  volume {}, which `stria serve --read-only` reads:", shown(&volume.name));
+        for (name, value) in &volume.fields {
+            let _ = writeln!(text, "{name:>16} : {value}");
+        }
+    }
+    if let Some(problem) = &view.volumes_problem {
+        let _ = writeln!(text, "  {}", shown_sentence(problem));
     }
     for (name, value) in &view.superblock {
         let value = date(name, value).unwrap_or_else(|| value.clone());

@@ -36,6 +36,18 @@ impl Machine {
         Self { place: Place::new(), guest, disks }
     }
 
+    /// What `stria examine` says of a field of a volume on a disk.
+    fn told(&self, disk: usize, volume: &str, field: &str) -> String {
+        let examined: serde_json::Value =
+            serde_json::from_str(&self.place.ok(&["--json", "examine", &self.disks[disk]])).expect("JSON");
+        let volumes = examined[0]["volumes"].as_array().unwrap_or_else(|| panic!("no volumes: {examined:#}"));
+        let fields = volumes.iter().find(|known| known["name"] == volume).unwrap_or_else(|| panic!("no {volume}: {examined:#}"))
+            ["fields"]
+            .clone();
+        let pair = fields.as_array().expect("a list").iter().find(|pair| pair[0] == field);
+        pair.unwrap_or_else(|| panic!("no {field}: {fields:#}"))[1].as_str().expect("a text").to_owned()
+    }
+
     /// Reads these volumes from some of the disks as they stand, and compares them with what Linux read. Returns the disks of the
     /// last one by slot.
     fn reads(&self, names: &[&str], disks: &[usize], more: &[&str]) -> Vec<usize> {
@@ -94,6 +106,20 @@ fn volumes_of_mainboards_are_read_as_linux_reads_them() {
     machine.reads(&["ten"], &[3, 4, 5, 6], &[]);
     machine.reads(&["ten"], &[6, 3], &[]);
     machine.reads(&["one1"], &[8], &[]);
+    for (disk, volume, field, words) in [
+        (1, "five", "Raid Level", "raid5"),
+        (1, "five", "Layout", "left-asymmetric"),
+        (1, "five", "Chunk Size", "64K"),
+        (1, "five", "Used Dev Size", "32768 sectors"),
+        (1, "five", "Array State", "AAA"),
+        (2, "zero", "Chunk Size", "128K"),
+        (4, "ten", "Layout", "near=2"),
+        (7, "one1", "State", "clean"),
+    ] {
+        assert_eq!(machine.told(disk, volume, field), words, "{field} of {volume} on disk {disk}");
+    }
+    let shown = machine.place.ok(&["examine", &machine.disks[7]]);
+    assert!(shown.contains("volume one1, which `stria serve --read-only` reads:"), "{shown}");
     let (place, disks) = (&machine.place, &machine.disks);
     let before = contents(disks);
     place.run(&["serve", &disks[0], &disks[1], &disks[2]]).refused(1, &["Intel RAID (IMSM)", "`stria serve --read-only`"]);
@@ -105,6 +131,7 @@ fn volumes_of_mainboards_are_read_as_linux_reads_them() {
     fs::copy(&disks[7], &unnamed).expect("a copy");
     let unnamed = unnamed.to_str().expect("a plain path");
     place.run(&["serve", "--read-only", unnamed]).refused(1, &["serial number (disk", "name the image"]);
+    assert!(place.ok(&["examine", unnamed]).contains("name the image"));
     assert!(contents(disks) == before);
 
     // What a member missed is not read from it.
@@ -121,6 +148,8 @@ fn volumes_of_mainboards_are_read_as_linux_reads_them() {
     );
     machine.reads(&["five"], &[0, 1, 2], &["five"]);
     machine.reads(&["five"], &[0, 2], &["five"]);
+    assert_eq!(machine.told(0, "five", "Array State"), "A.A");
+    assert_eq!(machine.told(0, "five", "Device Role"), "Active device 0");
     place.run(&["serve", "--read-only", "five", &disks[0], &disks[1]]).refused(1, &["missing or incomplete"]);
 
     // The power is cut while clients write: without a member, parity may be wrong.
@@ -182,6 +211,9 @@ fn volumes_of_controllers_are_read_as_linux_reads_them() {
     );
     machine.reads(&["six"], &[0, 1, 2, 3], &["six"]);
     machine.reads(&["six"], &[0, 2], &["six"]);
+    assert_eq!(machine.told(0, "six", "Raid Level"), "raid6");
+    let state = machine.told(0, "six", "Array State");
+    assert!(state.len() == 4 && state.matches('A').count() == 3 && state.contains('.'), "{state}");
     let (place, disks) = (&machine.place, &machine.disks);
     place.run(&["serve", "--read-only", "six", &disks[1], &disks[2]]).refused(1, &["missing or incomplete"]);
 }

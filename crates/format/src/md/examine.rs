@@ -161,7 +161,7 @@ pub fn checksums(candidate: &Candidate) -> Option<String> {
     })
 }
 
-fn level_name(level: i32) -> String {
+pub(crate) fn level_name(level: i32) -> String {
     match level {
         -1 => "linear".into(),
         -4 => "multipath".into(),
@@ -183,7 +183,7 @@ fn array_kib(level: i32, layout: u32, raid_disks: u32, size: u64) -> Option<u64>
     u64::try_from((u128::from(size) * times).checked_div(by)? / 2).ok()
 }
 
-fn layout_name(level: i32, layout: u32, features: u32) -> Option<String> {
+pub(crate) fn layout_name(level: i32, layout: u32, features: u32) -> Option<String> {
     const PARITY: [(u32, &str); 14] = [
         (0, "left-asymmetric"),
         (1, "right-asymmetric"),

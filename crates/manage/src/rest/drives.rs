@@ -128,7 +128,7 @@ fn of_failed(array: &ArrayEntry, member: &MemberView, found: Result<Examined, Ho
 
 fn of_examined(path: &Path, examined: Examined, users: Vec<String>) -> DrivePage {
     let mark = Some(examined.mark());
-    let Examined { info, candidate } = examined;
+    let Examined { info, candidate, .. } = examined;
     let member = candidate.found.as_ref().ok().map(|member| DriveMembership {
         array: short_name(&member.superblock.name()).to_owned(),
         uuid: uuid_text(&member.superblock.header.set_uuid),
