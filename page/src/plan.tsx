@@ -14,7 +14,9 @@ import { type Key, english, t } from "./words.ts";
  * What is being planned, the drive that the page has chosen for it (`path`; the reader may choose another), the job that carries it out, and
  * whether that removes a failed drive; null: the window is closed.
  */
-export const planned = signal<{ action: Action; title?: string; path?: string; job?: Job; is_failed?: boolean } | null>(null);
+/** What the window shows: a plan, the job that carries it out, or the refusal that came after the reader had closed the window. */
+type Planned = { action: Action; title?: string; path?: string; job?: Job; is_failed?: boolean; refused?: Fault };
+export const planned = signal<Planned | null>(null);
 export const open_plan = (action: Action, title?: string, path?: string) => (planned.value = { action, title, path });
 
 // Without a cast: the compiler asks for the word of every action that the server knows.
@@ -63,14 +65,16 @@ const title_of = (action: Action) => ("array" in action && action.action !== "im
 export function PlanWindow() {
   const wanted = planned.value;
   if (!wanted) return null;
-  return <Planning key={JSON.stringify(wanted.action)} wanted={wanted.action} path={wanted.path} title={wanted.title ?? title_of(wanted.action)} job={wanted.job ?? null} is_failed={wanted.is_failed ?? false} />;
+  return <Planning key={JSON.stringify(wanted.action)} shown={wanted} />;
 }
 
-function Planning({ wanted, path, title, job, is_failed }: { wanted: Action; path: string | undefined; title: string; job: Job | null; is_failed: boolean }) {
+function Planning({ shown }: { shown: Planned }) {
+  const { action: wanted, path, title = title_of(wanted), job = null, is_failed = false } = shown;
   const [action, set_action] = useState<Action>(path === undefined ? wanted : with_drive(wanted, path));
   const [offer, set_offer] = useState<PlanOffer | null>(null);
-  const [error, set_error] = useState<Fault | null>(null);
+  const [error, set_error] = useState<Fault | null>(shown.refused ?? null);
   const chooses = needs_drive(action);
+  const plans = useRef(shown.refused === undefined);
   const close = () => {
     planned.value = null;
     // The drives of a new array can be chosen no more: what is of interest now is the array.
@@ -82,6 +86,8 @@ function Planning({ wanted, path, title, job, is_failed }: { wanted: Action; pat
   useEffect(() => {
     // A plan that is being carried out is not made anew after a login.
     if (chooses || job) return;
+    // A late refusal is read before anything is planned anew.
+    if (!plans.current) return void (plans.current = true);
     let is_current = true;
     set_offer(null);
     set_error(null);
@@ -93,6 +99,12 @@ function Planning({ wanted, path, title, job, is_failed }: { wanted: Action; pat
       is_current = false;
     };
   }, [action, logins.value]);
+
+  const follow = (order: Ordered) => {
+    // Whoever closes the window while the order is on its way has seen enough, unless it is refused. Another window is left alone.
+    if (planned.value === shown) planned.value = { action: wanted, title, path, ...order };
+    else if ("refused" in order) planned.value ??= { action, title, path, ...order };
+  };
 
   const back = needs_drive(wanted) && !chooses && !job ? () => (set_offer(null), set_error(null), set_action(wanted)) : null;
   const step = job ? 3 : chooses ? 1 : 2;
@@ -106,7 +118,7 @@ function Planning({ wanted, path, title, job, is_failed }: { wanted: Action; pat
       ) : job ? (
         <Follow job={job} is_failed={is_failed} onClose={close} />
       ) : offer ? (
-        <Confirm offer={offer} onBack={back} onJob={(job, is_failed) => (planned.value = { action: wanted, title, path, job, is_failed })} onChanged={() => (set_offer(null), set_action({ ...action }))} />
+        <Confirm offer={offer} onBack={back} onOrdered={follow} onChanged={() => (set_offer(null), set_action({ ...action }))} />
       ) : error ? (
         <>
           <Refused error={error} />
@@ -255,12 +267,17 @@ export function DriveLine({ drive }: { drive: Drive }) {
   );
 }
 
-function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack: (() => void) | null; onJob: (job: Job, is_failed: boolean) => void; onChanged: () => void }) {
+/** What became of an order. */
+type Ordered = { job: Job; is_failed: boolean } | { refused: Fault };
+
+function Confirm({ offer, onBack, onOrdered, onChanged }: { offer: PlanOffer; onBack: (() => void) | null; onOrdered: (order: Ordered) => void; onChanged: () => void }) {
   const { plan } = offer;
   const [typed, set_typed] = useState("");
   const [busy, set_busy] = useState(false);
   const [error, set_error] = useState<Fault | null>(null);
   const id = useId();
+  const is_here = useRef(true);
+  useEffect(() => () => void (is_here.current = false), []);
   const is_over = now.value > here(offer.expires_ms);
   const role = plan.role === "admin" ? "admin" : "operate";
   // What is to be confirmed by its name harms somebody, also if no data is lost.
@@ -273,10 +290,12 @@ function Confirm({ offer, onBack, onJob, onChanged }: { offer: PlanOffer; onBack
     const view = action.action === "remove" ? array_of(action.array)?.view : null;
     const is_failed = !!view && drives_of(view).some((member) => action.action === "remove" && member.path === action.drive && member.role === "failed");
     try {
-      onJob(await server.carry_out(offer.token, plan.confirm ? typed : undefined), is_failed);
+      const job = await server.carry_out(offer.token, plan.confirm ? typed : undefined);
+      onOrdered({ job, is_failed });
     } catch (reason) {
       set_error(reason as Fault);
       set_busy(false);
+      if (!is_here.current) onOrdered({ refused: reason as Fault });
     }
   };
   const changed = error?.status === 409 || is_over;
