@@ -191,10 +191,11 @@ function Slots({ part, about, name, titled, is_brief }: { part: ArrayView; about
     else beside.push(member);
   }
   const row = [...slots].sort(([a], [b]) => a - b);
+  const count = row.length + beside.length;
   return (
     <div class="bays-part">
       {titled && <p class="bays-title">{name}</p>}
-      <ul class={is_brief ? "bays brief-bays" : "bays"} aria-label={t("slots_of", { array: name })}>
+      <ul class={is_brief ? "bays brief-bays" : "bays"} style={{ "--count": count, "--half-count": Math.ceil(count / 2) }} aria-label={t("slots_of", { array: name })}>
         {row.map(([slot, member]) => (
           <Bay key={slot} slot={slot} member={member} marked={member ? about.includes(member.path) : about.length > 0 && part.missing_slots.includes(slot)} is_brief={is_brief} />
         ))}

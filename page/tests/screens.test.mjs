@@ -202,6 +202,16 @@ test("without scrolling a small screen shows the sentence, the drive, the way ou
   await on("degraded", reach, { viewport: { width: 390, height: 700 } });
 });
 
+test("drives that do not fit in one row stand in two that are equally full", async () => {
+  for (const [scene, viewport, rows] of [["many", { width: 1280, height: 900 }, [3, 3]], ["many", { width: 820, height: 900 }, [6]], ["shared", { width: 1280, height: 900 }, [4, 3]]]) {
+    const look = async (page) => {
+      const tops = await page.locator(".bays").first().locator(".bay").evaluateAll((bays) => bays.map((bay) => bay.offsetTop));
+      assert.deepEqual([...new Set(tops)].map((top) => tops.filter((one) => one === top).length), rows, `${scene} at ${viewport.width}`);
+    };
+    await on(scene, look, { place: "arrays", viewport });
+  }
+});
+
 test("two lost drives stand below each other, each with its serial number and place; the reason names drives, not long paths", async () => {
   await on("two", async (page) => {
     await page.getByRole("heading", { level: 1, name: "Array tank has lost 2 drives. All data is there, but one more failure loses it." }).waitFor();
