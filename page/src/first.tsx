@@ -2,7 +2,7 @@
 import { computed } from "@preact/signals";
 import { type Case, type LastDrive, cases, drives_of, family, free_drive, free_of, is_file, known_of, label, least_bytes, named, spares_of, steps_of, to_buy } from "./cases.ts";
 import { bytes, duration, listed, now, percent, time } from "./format.ts";
-import { arrays, drives, drops, events, here, history, in_s, inside, jobs, state } from "./live.ts";
+import { arrays, drives, drops, events, events_known, here, history, in_s, inside, jobs, state } from "./live.ts";
 import { Act, Ago, AsOf, Bays, Pill, channel_word, Progress, Rates, Say, Sign, Spark, Told, When, is_silent, place_of, role_of, survival, trouble_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, JobText, open_plan, outlived } from "./plan.tsx";
 import { Said, by_words, worded } from "./said.tsx";
@@ -549,7 +549,7 @@ function lines(entry: ArrayEntry): Line[] {
   if (!is_bare) list.push(spares > 0 ? { sign: "good", text: t("reason_spares", { n: spares }) } : { sign: "notice", text: t("reason_no_spare"), ...(whole && { spare_for: view }) });
   const scrub = scrub_line(view);
   if (scrub) list.push(scrub);
-  else if (!is_bare) list.push({ sign: "notice", text: t("reason_no_scrub") });
+  else if (!is_bare && events_known.value) list.push({ sign: "notice", text: t("reason_no_scrub") });
   const { next_scrub_s } = view as ArrayView & Scrubs;
   // A date would be a promise that a pause breaks.
   if (is_held(entry)) list.push({ sign: "notice", text: t("reason_held") });

@@ -29,6 +29,8 @@ export const drives = signal<Drive[] | null>(null);
 export const drives_fault = signal<server.Refusal | null>(null);
 /** The latest events, the newest last. */
 export const events = signal<Event[]>([]);
+/** True once they were read: before that, what is not among them may still have happened. */
+export const events_known = signal(false);
 const drop_events = signal<Event[]>([]);
 /** Drives that arrays have dropped, as far back as the server reports. */
 export const drops = computed(() => drops_of(drop_events.value));
@@ -185,7 +187,11 @@ export async function look_at_drives(refresh = false, is_unattended = false): Pr
 
 async function load_events() {
   try {
-    events.value = (await server.events({ limit: 200 }, true)).events;
+    const latest = (await server.events({ limit: 200 }, true)).events;
+    batch(() => {
+      events.value = latest;
+      events_known.value = true;
+    });
     drop_events.value = (await server.events({ kind: DROP, limit: 200 }, true)).events;
   } catch {
     // As above.

@@ -1240,6 +1240,7 @@ test("on a phone a drive's figures stand in two columns, no line ends a table, a
   };
   await on("silent", array, { place: "arrays/tank", viewport });
   const plan = async (page) => {
+    await page.getByText(/is free and fits/).waitFor();
     await page.locator(".case button.primary").first().click();
     await page.getByText("What will be written where").first().click();
     const right = (part) => page.locator(part).evaluate((one) => one.getBoundingClientRect().right);
@@ -1431,8 +1432,26 @@ test("a job that failed half way is not said to have done nothing; a plan withou
 test("all well is said with its reasons", async () => {
   await on("well", async (page) => {
     await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
+    // Events are told later than the state; until then nothing is said of a scrub that may be among them.
+    await page.locator(".reasons").getByText(/all redundancy matches/).first().waitFor();
     const text = await page.locator(".reasons").innerText();
     for (const words of ["Survives the failure of any 2 drives", "1 spare ready", "all redundancy matches", "7% of its endurance", "an array is no backup"]) assert.ok(text.includes(words), `${words} in: ${text}`);
+  });
+});
+
+test("no array is said to have had no scrub before the events are known", async () => {
+  let answer;
+  const wait = new Promise((resolve) => (answer = resolve));
+  let is_held = true;
+  const never = { events: [], refuse: (method, path) => (is_held && path === "/api/v1/events" ? { wait, status: 503, message: "later" } : null) };
+  SCENES.untold_scrubs = () => ({ ...SCENES.well(), ...never });
+  await on("untold_scrubs", async (page) => {
+    await page.getByText("Complete: 6 drives in sync").waitFor();
+    assert.equal(await page.getByText("No scrub is on record").count(), 0);
+    is_held = false;
+    answer();
+    await page.reload();
+    await page.getByText("No scrub is on record").first().waitFor();
   });
 });
 
