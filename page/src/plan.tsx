@@ -68,6 +68,16 @@ export function PlanWindow() {
   return <Planning key={JSON.stringify(wanted.action)} shown={wanted} />;
 }
 
+/** Where the reader goes on, if what he looked at is no longer there: the drives of a new array, or an array of this name. */
+function place_after(job: Job): string | null {
+  const array = (name: string) => (array_of(name) ? `#/arrays/${encodeURIComponent(name)}` : "#/arrays");
+  const { action, state } = job_of(job.id) ?? job;
+  if (action.action === "create" && state !== "failed") return array(action.name);
+  if (action.action === "destroy" && state === "done") return "#/arrays";
+  if (action.action === "rename" && state === "done") return array(action.name);
+  return null;
+}
+
 function Planning({ shown }: { shown: Planned }) {
   const { action: wanted, path, title = title_of(wanted), job = null, is_failed = false } = shown;
   const [action, set_action] = useState<Action>(path === undefined ? wanted : with_drive(wanted, path));
@@ -77,8 +87,8 @@ function Planning({ shown }: { shown: Planned }) {
   const plans = useRef(shown.refused === undefined);
   const close = () => {
     planned.value = null;
-    // The drives of a new array can be chosen no more: what is of interest now is the array.
-    if (job?.action.action === "create" && job_of(job.id)?.state !== "failed") location.hash = array_of(job.action.name) ? `#/arrays/${encodeURIComponent(job.action.name)}` : "#/arrays";
+    const place = job && place_after(job);
+    if (place) location.hash = place;
     // The first screen now says something else, from its headline on.
     if (job) scrollTo(0, 0);
   };

@@ -384,6 +384,7 @@ test("an array is made in three steps and is there; it is stopped and destroyed 
     await go.click();
     await followed(page);
     await closed(page);
+    await page.waitForURL(/#\/arrays$/);
     await page.getByRole("link", { name: /^Now/ }).click();
     await headline(page, "There is no array yet.");
 

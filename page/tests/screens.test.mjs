@@ -2137,6 +2137,35 @@ test("a window that was closed while its order was on the way comes back for a r
   }
 });
 
+test("whoever has renamed or destroyed an array is not left on the page of what is no longer there", async () => {
+  const order = async (page, press) => {
+    await press();
+    const window = page.getByRole("dialog");
+    const name = window.getByRole("textbox");
+    await window.getByRole("button", { name: "Do it" }).waitFor();
+    if (await name.count()) await name.fill("tank");
+    await window.getByRole("button", { name: "Do it" }).click();
+    await window.getByText(/Done at \d/).waitFor();
+    await window.getByRole("button", { name: "Close" }).last().click();
+  };
+  SCENES.renamed = () => {
+    const scene = SCENES.stopped();
+    const refuse = (method, path) => (method === "POST" && path === "/api/v1/jobs" && (scene.arrays[0].name = "lake"), null);
+    return Object.assign(scene, { refuse });
+  };
+  const renames = async (page) => {
+    await page.locator("form.rename input").fill("lake");
+    await order(page, () => page.locator("form.rename button").click());
+    await page.waitForURL(/#\/arrays(\/lake)?$/);
+  };
+  await on("renamed", renames, { place: "arrays/tank" });
+  const destroys = async (page) => {
+    await order(page, () => page.locator("button.danger").click());
+    await page.waitForURL(/#\/arrays$/);
+  };
+  await on("stopped", destroys, { place: "arrays/tank" });
+});
+
 test("seven tabs share one stream, which goes on when its tab closes; none of them shows an old state as new", async () => {
   const server = await mock("well");
   const { page, faults, context } = await open(chromium, server.url);
