@@ -22,7 +22,7 @@
 use crate::info::Sysfs;
 use crate::sysfs::{SYSFS, block_page};
 use crate::{DriveInfo, DriveKind};
-use rustix::fs::{AtFlags, Mode, OFlags, SeekFrom, StatxFlags, statx};
+use rustix::fs::{AtFlags, Mode, OFlags, StatxFlags, statx};
 use rustix::ioctl::{Getter, Opcode, Updater, ioctl, opcode};
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -32,6 +32,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use stria_block::{ErrorKind, IoError, SECTOR_BYTES};
 
+/// linux/fs.h: `BLKGETSIZE64`.
+const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
 /// linux/loop.h: `LOOP_GET_STATUS64`. The structure begins with the device and the inode of the file behind it.
 const LOOP_GET_STATUS64: Opcode = 0x4c05;
 /// 232 bytes: `struct loop_info64`.
@@ -145,7 +147,7 @@ impl Size {
     /// Marks the drive as lost: it ends before its recorded end. A device that is pulled out has no size left, and loses no data.
     /// `own`: the open drive.
     pub(crate) fn lose_end(&self, own: &File, why: String) {
-        let is_pulled = self.file.is_none() && rustix::fs::seek(own, SeekFrom::End(0)).is_ok_and(|now| now == 0);
+        let is_pulled = self.file.is_none() && device_bytes(own).is_ok_and(|now| now == 0);
         if !is_pulled && self.lost.get().is_none() {
             self.cut_short.store(true, Ordering::SeqCst);
         }
@@ -238,12 +240,22 @@ impl Size {
         if self.entry.as_ref().is_some_and(is_gone) {
             return self.lose(format!("member {name} is gone: it was pulled, or its controller or cable has failed"));
         }
-        if let Ok(now) = rustix::fs::seek(own, SeekFrom::End(0))
+        if let Ok(now) = device_bytes(own)
             && now < bytes
         {
             self.lose_end(own, format!("member {name} has become smaller while in use, from {bytes} to {now} bytes"));
         }
     }
+}
+
+/// The size of a block device. A seek to its end tells the same, but takes a lock that the kernel holds while it trims or zeroes
+/// the device: beside a drive that hangs in a trim, the lane would hang with it.
+///
+/// # Errors
+/// As the ioctl.
+pub(crate) fn device_bytes(device: &File) -> rustix::io::Result<u64> {
+    // SAFETY: BLKGETSIZE64 writes a u64 to what it is given, although its number is made from the size of a `size_t`.
+    unsafe { ioctl(device, Getter::<BLKGETSIZE64, u64>::new()) }
 }
 
 /// Length of a file, the space that it takes, and whether it has a name.

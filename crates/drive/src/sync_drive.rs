@@ -8,7 +8,7 @@ use crate::info::{Sysfs, Waits, direct_alignment};
 use crate::multipath::map_over;
 use crate::passthrough::{Passthrough, lock_command_device};
 use crate::reports::Reports;
-use crate::size::{SeenSpace, Size};
+use crate::size::{SeenSpace, Size, device_bytes};
 use crate::sysfs::{SYSFS, block_page};
 use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock, other_paths, size_limit};
 use rustix::fd::AsRawFd;
@@ -591,8 +591,7 @@ fn block_device_limits(path: &Path, file: &File, sysfs: Option<&Sysfs>) -> Resul
     if logical_block_bytes as usize > BLOCK_ALIGN {
         return Err(unfit(path, format!("its blocks of {logical_block_bytes} bytes are larger than {BLOCK_ALIGN}")));
     }
-    let size = rustix::fs::seek(file, rustix::fs::SeekFrom::End(0));
-    let size = size.map_err(|errno| system(path, "learn its size", errno.into()))?;
+    let size = device_bytes(file).map_err(|errno| system(path, "learn its size", errno.into()))?;
     let discards = page("queue/discard_max_bytes") > 0;
     let small = |bytes: u64| u32::try_from(bytes).unwrap_or(0);
     Ok(Limits {
