@@ -2472,6 +2472,14 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "stop-goes-on";
+            values: {
+                array: string;
+                /** Format: uint64 */
+                seconds: number;
+            };
+        } | {
+            /** @constant */
             code: "speed-bounds-cross";
             values: {
                 max_bytes: components["schemas"]["Size"];
@@ -6370,6 +6378,10 @@ export interface components {
         } | {
             /** @constant */
             code: "run-update-initramfs";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "run-dracut";
             values: Record<string, never>;
         } | {
             /** @constant */

@@ -228,11 +228,24 @@ impl UblkDevice {
     /// # Errors
     /// When the kernel refuses or does not answer; the device may be left behind then.
     pub fn remove(&self) -> Result<(), UblkError> {
-        ask("stop", control::STOP_DEVICE, self.id, 0, Vec::new(), START_LIMIT)?;
+        self.remove_while(|| Ok(()))
+    }
+
+    /// As [`UblkDevice::remove`], as long as there is `hope` that the array ends the requests: it is asked ten times a second.
+    ///
+    /// # Errors
+    /// The same, and that of `hope`. The kernel then still waits for these requests, and [`UblkDevice::remove`] for the kernel.
+    pub fn remove_while(&self, hope: impl Fn() -> Result<(), String>) -> Result<(), UblkError> {
+        let id = self.id;
+        let hope = || hope().map_err(|reason| UblkError::Hopeless { id, reason });
+        ask_while("stop", control::STOP_DEVICE, id, 0, Vec::new(), START_LIMIT, hope)?;
         if !self.crew.wait_for_end(COMMAND_LIMIT) {
             self.leave();
         }
-        delete(self.id)?;
+        delete(id).map_err(|error| match error {
+            UblkError::Silent { .. } => UblkError::StillOpen { id },
+            error => error,
+        })?;
         // A note that is left behind is harmless: the mark decides.
         let _ = fs::remove_file(&self.note);
         Ok(())

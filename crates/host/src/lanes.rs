@@ -504,6 +504,19 @@ impl ArrayLanes {
         }
     }
 
+    /// Fails drives that have been silent for longer than a stop in a hurry waits, so that the requests of clients can end before the
+    /// array stops; `told` receives what was done.
+    ///
+    /// # Errors
+    /// One of them is needed, or nothing may be failed since the array is read-only; or a lane has ended.
+    pub fn go_on_without_silent(&self, mut told: impl FnMut(String)) -> Result<(), HostError> {
+        let _turn = self.one_at_a_time();
+        match self.stop_without(HURRIED_STOP_WITHOUT, &mut told)?.pop() {
+            Some((_, refusal)) => Err(refusal),
+            None => Ok(()),
+        }
+    }
+
     /// True if the drive at `path` has failed in this run.
     fn has_failed(&self, path: &Path) -> Result<bool, HostError> {
         let path = path.to_owned();

@@ -449,6 +449,7 @@ sentences! {
         StopsAlready { array: String } => "array \"{array}\" is stopping already",
         StopBrokeOff { array: String } => "the stop of array \"{array}\" broke off on an internal error: the log has it, and the next start repairs as after a power cut",
         StoodStill { array: String, seconds: u64 } => "array \"{array}\" did not stop cleanly: a lane has stood still for {seconds} s, so the members are left as after a power cut, and the next start resyncs",
+        StopGoesOn { array: String, seconds: u64 } => "array \"{array}\" has not stopped: a lane has stood still for {seconds} s, and the stop goes on once it answers; a restart of the server (`systemctl restart stria`) does not wait for it, and then the next start resyncs",
         SpeedBoundsCross { min_bytes: Size, max_bytes: Size } => "the lower bound of {min_bytes}/s is above the upper one of {max_bytes}/s: change --min, --max, or both",
         SweepsWouldNeverEnd {} => "without a bound on latency sweeps run at the minimum while clients work, and with 0 they would never end: set a minimum above 0, or a latency such as p99=1ms",
         LatencyInvalid {} => "a latency to hold is a percentile from 50 to 99.99 and a time above zero, such as p99=5ms",

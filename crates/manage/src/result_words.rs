@@ -32,6 +32,7 @@ sentences! {
         StoredInConfig {} => "stored in the configuration",
         MdadmLeavesIt { file: String } => "{file} was changed, so that mdadm leaves the array alone",
         RunUpdateInitramfs {} => "run `update-initramfs -u`, as the boot image has a copy of it",
+        RunDracut {} => "run `dracut --regenerate-all --force`, as the boot image may have a copy of it",
         LinuxRanIt { device: String } => "Linux ran it as {device}, which was stopped, as nothing used it",
         LinuxRunsIt { device: String, reason: String } => "Linux runs it as {device}, which was not stopped ({reason}): `mdadm --stop {device}`, then `stria reload` starts it here",
 

@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 use stria_block::shell_word;
 use stria_format::md::uuid_text;
 use stria_front::nbd_device::devices_of;
-use stria_front::ublk::UblkDevice;
+use stria_front::ublk::{UblkDevice, UblkError};
 use stria_front::{
     Export, FrontError, Inherited, Listener, ServerHandle, SocketAccess, TlsConfig, VhostUserDisk, VhostUserServer,
 };
@@ -319,8 +319,9 @@ impl Service {
             self.nbd.add_export(export).map_err(|error| error.to_string())
         });
         if let Err(reason) = outcome {
-            self.give_up_block(&served, true);
+            let block = self.give_up_block(&served, true);
             let _ = self.end(&served, false);
+            block.iter().for_each(|block| self.finish_block(&served, block));
             return Err(HostError::Refused(reason));
         }
         let ways = self.ways_to(&served);
@@ -569,29 +570,44 @@ impl Service {
     }
 
     /// Removes the array's block device. `spares_users`: if it is in use, it is left to a process that serves the array later.
-    /// Users are looked for here once more, because one may have come since the stop was allowed.
-    fn give_up_block(&self, served: &Served, spares_users: bool) {
-        let Some(block) = lock(&served.block).take() else { return };
+    /// Users are looked for here once more, because one may have come since the stop was allowed. Returns the device if the kernel
+    /// waits for requests that end only with the array: [`Service::finish_block`] comes after that.
+    fn give_up_block(&self, served: &Served, spares_users: bool) -> Option<UblkDevice> {
+        let block = lock(&served.block).take()?;
         let path = block.path();
         *lock(&served.block_left) = Some(path.clone());
         let users = if spares_users { block.users() } else { Vec::new() };
-        let text = if users.is_empty() {
-            match block.remove() {
+        let warn = |text| self.events.push(view::plain_event(&served.name, "warning", text));
+        if users.is_empty() {
+            // A drive that hangs below its users' requests would hold up the kernel, and so the stop, which is what fails such drives.
+            let hope = || served.lanes.go_on_without_silent(warn).map_err(|error| error.to_string());
+            return match block.remove_while(hope) {
                 Ok(()) => {
                     *lock(&served.block_left) = None;
-                    return;
+                    None
                 }
-                Err(error) => error.to_string(),
-            }
-        } else {
-            block.leave();
-            let (path, id, users) = (path.display(), block.id(), users.join(", "));
-            format!(
-                "{path} is in use ({users}), so it was not removed: its requests wait until `stria serve --ublk` serves the array again; \
-                 `stria ublk remove {id}` removes it, and they fail"
-            )
-        };
-        self.events.push(view::plain_event(&served.name, "warning", text));
+                Err(UblkError::Hopeless { .. }) => Some(block),
+                Err(error) => {
+                    warn(error.to_string());
+                    None
+                }
+            };
+        }
+        block.leave();
+        let (path, id, users) = (path.display(), block.id(), users.join(", "));
+        warn(format!(
+            "{path} is in use ({users}), so it was not removed: its requests wait until `stria serve --ublk` serves the array again; \
+             `stria ublk remove {id}` removes it, and they fail"
+        ));
+        None
+    }
+
+    /// Removes a block device whose requests have ended with the array, in error.
+    fn finish_block(&self, served: &Served, block: &UblkDevice) {
+        match block.remove() {
+            Ok(()) => *lock(&served.block_left) = None,
+            Err(error) => self.events.push(view::plain_event(&served.name, "warning", error.to_string())),
+        }
     }
 
     /// Stops the array and its lanes. Returns the last state, in words.

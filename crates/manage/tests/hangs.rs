@@ -752,3 +752,91 @@ fn a_drive_of_the_pool_that_hangs_keeps_no_other_from_its_array() {
     under.ok(&["stop", "--force"]);
     below.ended_well();
 }
+
+/// A thread of another process that a tracer holds, as a lane that waits in the kernel. It goes on when this is dropped.
+struct Held(std::process::Child);
+
+impl Held {
+    /// Holds the first lane of an array that `pid` serves.
+    fn lane(pid: u32, array: &str) -> Option<Self> {
+        let is_lane = |thread: &std::fs::DirEntry| {
+            std::fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.trim_end() == array)
+        };
+        let threads = || std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
+        let lane = threads().find(is_lane).expect("a lane has the name of its array").path();
+        // sys/ptrace.h: PTRACE_SEIZE and PTRACE_INTERRUPT; the tracer must live.
+        let hold = r#"my $thread = 0 + shift; exit 1 if syscall(101, 0x4206, $thread, 0, 0) || syscall(101, 0x4207, $thread, 0, 0); sleep 600"#;
+        let id = lane.file_name()?.to_str()?.to_owned();
+        let mut held = Self(support::tool("perl", &["-e", hold, &id])?);
+        let end = Instant::now() + PATIENCE;
+        while !std::fs::read_to_string(lane.join("status")).is_ok_and(|status| status.contains("State:\tt")) {
+            if held.0.try_wait().expect("it is ours").is_some() {
+                may_skip("no thread may be traced", "run as root, with CAP_SYS_PTRACE");
+                return None;
+            }
+            assert!(Instant::now() < end, "the lane is not held");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(held)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// The stop of one array waited for ever for a lane that stood still. Only the stop of all arrays gave it up.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_stop_by_name_ends_beside_a_lane_that_stands_still() {
+    let place = Place::new();
+    let images = place.images(3, 24 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "5", "--assume-clean"], &drives[..]].concat());
+    let serve = place.serve(&drives);
+    write(&mut serve.client("tank"), 1);
+    let Some(held) = Held::lane(serve.pid(), "tank") else { return };
+    let since = Instant::now();
+    let ran = place.run(&["stop", "tank", "--force"]);
+    assert!(since.elapsed() < Duration::from_secs(50), "it took {:?}", since.elapsed());
+    ran.refused(1, &["\"tank\" did not stop cleanly", "a lane has stood still for", "the next start resyncs"]);
+    // The process ends although its lane is held; its tracer keeps it as a zombie.
+    let end = Instant::now() + PATIENCE;
+    let status = format!("/proc/{}/status", serve.pid());
+    while !std::fs::read_to_string(&status).is_ok_and(|status| status.contains("State:\tZ")) {
+        assert!(Instant::now() < end, "the process waits for its lane");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(held);
+    assert!(!serve.ended().0.success());
+    let serve = place.serve(&drives);
+    holds(&mut serve.client("tank"), 1);
+    place.ok(&["stop", "tank", "--force"]);
+    serve.ended_well();
+}
+
+/// In a daemon the stop ends later, by itself.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn a_daemon_stops_an_array_once_its_lane_answers() {
+    let place = Place::new();
+    place.is_a_machine();
+    let images = place.images(2, 24 << 20);
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "1", "--assume-clean"], &drives[..]].concat());
+    place.ok(&[&["adopt"], &drives[..]].concat());
+    let daemon = Daemon::start(&place);
+    let Some(held) = Held::lane(daemon.pid(), "tank") else { return };
+    place.run(&["stop", "tank", "--force"]).refused(1, &["\"tank\" has not stopped", "`systemctl restart stria`"]);
+    drop(held);
+    let end = Instant::now() + PATIENCE;
+    while !place.run(&["events"]).stdout.contains("\"tank\" has stopped: clean") {
+        assert!(Instant::now() < end, "{:?}", place.run(&["events"]));
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    place.ok(&["start", "tank"]);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}

@@ -34,6 +34,22 @@ pub enum UblkError {
     /// The number is in use.
     #[error("/dev/ublkb{0} belongs to another device: choose another number, or none")]
     Taken(u32),
+    /// Requests of its users cannot end.
+    #[error("/dev/ublkb{id} has requests that cannot end: {reason}")]
+    Hopeless {
+        /// The device.
+        id: u32,
+        /// What keeps them.
+        reason: String,
+    },
+    /// A user keeps a device that was stopped.
+    #[error(
+        "/dev/ublkb{id} ends all requests with an error, and the kernel removes it once nothing uses it: unmount what lies on it"
+    )]
+    StillOpen {
+        /// The device.
+        id: u32,
+    },
     /// The driver does not answer.
     #[error("the kernel did not {action} /dev/ublkb{id} within {seconds} s: try again, and see `dmesg` if it lasts")]
     Silent {

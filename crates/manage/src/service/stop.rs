@@ -13,18 +13,23 @@ use stria_front::Closing;
 
 /// The time that a stop waits for clients to leave before it is refused, the same as mdadm's.
 const CLIENTS_LEAVE: Duration = Duration::from_secs(1);
-/// When everything stops, an array is given up once one of its lanes has stood still for this time: longer than a stop waits for
-/// drives (10 s), and shorter than systemd waits for the process.
+/// A stop gives an array up once one of its lanes has stood still for this time: longer than a stop waits for drives (10 s), and
+/// shorter than systemd waits for the process.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(30);
 
 impl Service {
     /// Stops one array cleanly. A process that does not stay ends with its last array.
-    pub fn stop(&self, name: &str, force: bool) -> Result<Done, ApiError> {
+    pub fn stop(self: &Arc<Self>, name: &str, force: bool) -> Result<Done, ApiError> {
         let (served, sequence) = (self.find(name)?, self.events.sequence());
         self.refuse_clients(std::slice::from_ref(&served), force)?;
-        let outcome = self.stop_served(&served, closing(force), force);
+        if served.stopping.load(Ordering::SeqCst) {
+            Self::claim_stop(&served)?;
+        }
+        let goes_on = self.stays.load(Ordering::SeqCst) || self.all().len() > 1;
+        let outcome = self.stop_each(std::slice::from_ref(&served), closing(force), force, goes_on);
         // Nothing is left to serve, even if this array did not stop cleanly.
-        if self.all().is_empty() && !self.stays.load(Ordering::SeqCst) {
+        let is_left = |served: &Arc<Served>| !served.is_given_up.load(Ordering::SeqCst);
+        if !self.all().iter().any(is_left) && !self.stays.load(Ordering::SeqCst) {
             self.shutdown.send_replace(true);
         }
         outcome?;
@@ -43,7 +48,7 @@ impl Service {
         }
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
-        all.iter().map(|served| self.stop_served(served, closing(force), force)).fold(Ok(()), Result::and)?;
+        self.stop_each(&all, closing(force), force, true)?;
         let names: Vec<&str> = all.iter().map(|served| served.name.as_str()).collect();
         let what = if names.is_empty() { "nothing was served, so nothing".into() } else { names.join(", ") };
         self.done(sequence, format!("{what} stopped; the daemon goes on"))
@@ -56,14 +61,14 @@ impl Service {
         let (all, sequence) = (self.all(), self.events.sequence());
         self.refuse_clients(&all, force)?;
         self.close();
-        let mut outcome = self.stop_each(&all, closing, force);
+        let mut outcome = self.stop_each(&all, closing, force, false);
         // Some arrays were stopping already, or are started again after a change: the process must not end before they have
         // stopped.
         let is_left = |served: &Arc<Served>| !served.is_given_up.load(Ordering::SeqCst);
         while self.all().iter().any(is_left) || !lock(&self.pausing).is_empty() {
             let mut left = self.all();
             left.retain(is_left);
-            outcome = outcome.and(self.stop_each(&left, closing, force));
+            outcome = outcome.and(self.stop_each(&left, closing, force, false));
             std::thread::sleep(LOOK_AGAIN);
         }
         self.shutdown.send_replace(true);
@@ -73,8 +78,8 @@ impl Service {
     }
 
     /// Stops arrays, each on a thread of its own: one whose lane hangs must not keep the others from being stopped cleanly. It is
-    /// given up after a time, and is then as after a power cut.
-    fn stop_each(self: &Arc<Self>, arrays: &[Arc<Served>], closing: Closing, force: bool) -> Result<(), ApiError> {
+    /// given up after a time, and is then as after a power cut, unless the process goes on.
+    fn stop_each(self: &Arc<Self>, arrays: &[Arc<Served>], closing: Closing, force: bool, goes_on: bool) -> Result<(), ApiError> {
         let stop = |served: &Arc<Served>| {
             let (service, stopped) = (Arc::clone(self), Arc::clone(served));
             // An array that is stopping already has its own thread, which is waited for as well.
@@ -103,10 +108,17 @@ impl Service {
                 continue;
             }
             served.is_given_up.store(true, Ordering::SeqCst);
-            let said = ErrorSentence::StoodStill { array: served.name.clone(), seconds: still.as_secs() };
-            self.events.push(view::said_event(&served.name, "stopped", said.clone()));
+            let (array, seconds) = (served.name.clone(), still.as_secs());
+            let (kind, said) = match goes_on {
+                // The thread above still stops it once the lane answers.
+                true => ("warning", ErrorSentence::StopGoesOn { array, seconds }),
+                false => ("stopped", ErrorSentence::StoodStill { array, seconds }),
+            };
+            self.events.push(view::said_event(&served.name, kind, said.clone()));
             let error = ApiError::new(ApiErrorKind::Failed, said);
-            lock(&self.failure).get_or_insert_with(|| error.clone());
+            if !goes_on {
+                lock(&self.failure).get_or_insert_with(|| error.clone());
+            }
             outcome = outcome.and(Err(error));
         }
         outcome
@@ -151,8 +163,9 @@ impl Service {
         served.disks().iter().for_each(|disk| disk.stop());
         // It is gone already if an earlier attempt failed later on.
         let _ = self.nbd.remove_export(&served.name, closing);
-        self.give_up_block(served, closing == Closing::Disconnect || !force);
+        let block = self.give_up_block(served, closing == Closing::Disconnect || !force);
         let outcome = self.end(served, closing == Closing::Hurried);
+        block.iter().for_each(|block| self.finish_block(served, block));
         lock(&served.locks).clear();
         lock(&self.arrays).retain(|other| !Arc::ptr_eq(other, served));
         let said = match &outcome {

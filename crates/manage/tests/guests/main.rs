@@ -6,4 +6,5 @@ mod new_user;
 #[path = "../support/mod.rs"]
 mod support;
 mod ublk;
+mod ublk_hangs;
 mod vhost_user;
