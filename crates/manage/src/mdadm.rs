@@ -165,10 +165,19 @@ fn array_uuid(line: &str) -> Option<Uuid> {
 pub fn keep_away(config: &Config) -> Result<Vec<String>, Failure> {
     let Some(changed) = update(config)? else { return Ok(Vec::new()) };
     let mut notes = vec![format!("{} was changed, so that mdadm leaves the array alone", changed.display())];
-    if changed.starts_with("/etc") && Path::new("/usr/sbin/update-initramfs").exists() {
-        notes.push("run `update-initramfs -u`, as the boot image has a copy of it".into());
+    if changed.starts_with("/etc") {
+        notes.extend(boot_image_note(|program| Path::new(program).exists()).map(str::to_owned));
     }
     Ok(notes)
+}
+
+/// How the boot image gets the new configuration, by the program that makes it here.
+fn boot_image_note(has: impl Fn(&str) -> bool) -> Option<&'static str> {
+    if has("/usr/sbin/update-initramfs") {
+        return Some("run `update-initramfs -u`, as the boot image has a copy of it");
+    }
+    let dracut = ["/usr/bin/dracut", "/usr/sbin/dracut"].into_iter().any(has);
+    dracut.then_some("run `dracut --regenerate-all --force`, as the boot image may have a copy of it")
 }
 
 #[cfg(test)]

@@ -37,3 +37,13 @@ fn a_block_without_its_end_is_not_guessed_at() {
     let error = with_block(&format!("{BEGIN}\nMAILADDR root\n"), &arrays(&['a'])).expect_err("it is damaged");
     assert!(error.contains(END), "{error}");
 }
+
+/// Fedora's boot images are dracut's. On Debian dracut may be there as well, and update-initramfs then starts it.
+#[test]
+fn the_program_that_makes_the_boot_image_is_named() {
+    let note = |programs: &[&str]| boot_image_note(|program| programs.contains(&program)).unwrap_or_default();
+    assert!(note(&["/usr/sbin/update-initramfs", "/usr/bin/dracut"]).contains("update-initramfs -u"));
+    assert!(note(&["/usr/bin/dracut"]).contains("dracut --regenerate-all --force"));
+    assert!(note(&["/usr/sbin/dracut"]).contains("dracut --regenerate-all --force"));
+    assert_eq!(note(&[]), "", "without a boot image there is nothing to say");
+}
