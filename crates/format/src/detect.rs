@@ -30,6 +30,19 @@ pub struct Signature {
     pub start_sector: u64,
     /// Length of the mark, in whole sectors; zeros here make it unrecognisable. None: it is no mark but cannot be read.
     pub sectors: u64,
+    /// The family of contents that it belongs to.
+    pub family: Family,
+}
+
+/// A family of contents, as far as a decision depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// A member of volumes that [`firmware`](crate::firmware) reads.
+    ReadableVolume,
+    /// A member of another RAID of firmware.
+    FirmwareRaid,
+    /// Anything else.
+    Other,
 }
 
 /// The piece in which a window is read again that could not be read at once: one bad sector hides no mark beside its block of
@@ -42,7 +55,15 @@ const BAD_PIECES_MAX: usize = 8;
 impl Signature {
     /// True if the drive is a member of volumes that [`firmware`](crate::firmware) reads.
     pub fn is_of_readable_volume(&self) -> bool {
-        [IMSM, DDF].contains(&self.name)
+        self.family == Family::ReadableVolume
+    }
+
+    /// True if the drive is a member of an array that firmware made.
+    pub fn is_of_firmware_raid(&self) -> bool {
+        match self.family {
+            Family::ReadableVolume | Family::FirmwareRaid => true,
+            Family::Other => false,
+        }
     }
 }
 
@@ -61,10 +82,6 @@ pub const UNREADABLE: &str = "something that cannot be read";
 
 /// The name of contents that have no known signature.
 pub const UNKNOWN: &str = "data without a known signature";
-
-/// The names of members of volumes that [`firmware`](crate::firmware) reads.
-const IMSM: &str = "Intel RAID (IMSM) member";
-const DDF: &str = "DDF RAID member";
 
 /// 1 MiB at either end.
 pub(crate) const WINDOW_SECTORS: u64 = 2048;
@@ -184,7 +201,7 @@ pub(crate) fn firmware_raid_behind(
     firmware_raid::members(&ends, &mut found);
     let is_own =
         |mark: &Signature| own.iter().any(|own| mark.start_sector < own.end && own.start < mark.start_sector + mark.sectors);
-    found.into_iter().find(|mark| mark.name.contains("RAID") && !is_own(mark))
+    found.into_iter().find(|mark| mark.is_of_firmware_raid() && !is_own(mark))
 }
 
 /// Reads what it can of a range that cannot be read at once.
@@ -216,7 +233,7 @@ fn in_pieces(range: &Range<u64>, read: &mut Read, ends: &mut Ends, found: &mut V
 
 fn unreadable(range: &Range<u64>, error: &IoError) -> Signature {
     let detail = format!("sectors {} to {}: {error}", range.start, range.end - 1);
-    Signature { name: UNREADABLE, detail, start_sector: range.start, sectors: 0 }
+    Signature { name: UNREADABLE, detail, start_sector: range.start, sectors: 0, family: Family::Other }
 }
 
 /// The zeros that make `signatures` unrecognisable: first sector and count, for a drive with logical
@@ -247,7 +264,13 @@ pub fn wipes_in_turn(signatures: &[Signature], logical_block_bytes: u32, counts:
 
 fn mark(name: &'static str, detail: String, offset: u64, length: usize) -> Signature {
     let start_sector = offset / 512;
-    Signature { name, detail, start_sector, sectors: (offset + length as u64).div_ceil(512) - start_sector }
+    let sectors = (offset + length as u64).div_ceil(512) - start_sector;
+    Signature { name, detail, start_sector, sectors, family: Family::Other }
+}
+
+/// The mark of one sector that firmware leaves on a member of its RAID.
+fn firmware_mark(family: Family, name: &'static str, detail: String, offset: u64) -> Signature {
+    Signature { family, ..mark(name, detail, offset, 512) }
 }
 
 fn raid_members(ends: &Ends, found: &mut Vec<Signature>) {
@@ -280,11 +303,11 @@ fn raid_members(ends: &Ends, found: &mut Vec<Signature>) {
         let Some(last) = (ends.drive_sectors * 512).checked_sub(block) else { continue };
         if let Some(anchor) = last.checked_sub(block).filter(|&at| ends.has(at, b"Intel Raid ISM Cfg Sig. ")) {
             let version = ends.text(anchor + 24, 8).map(|version| format!("version {version}"));
-            found.push(mark(IMSM, version.unwrap_or_default(), anchor, 512));
+            found.push(firmware_mark(Family::ReadableVolume, "Intel RAID (IMSM) member", version.unwrap_or_default(), anchor));
         }
         if ends.has(last, b"\xde\x11\xde\x11") {
             let vendor = ends.text(last + 8, 8).map(|vendor| format!("vendor \"{vendor}\""));
-            found.push(mark(DDF, vendor.unwrap_or_default(), last, 512));
+            found.push(firmware_mark(Family::ReadableVolume, "DDF RAID member", vendor.unwrap_or_default(), last));
         }
     }
 }

@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use stria_array::Level;
 use stria_block::{ErrorKind, IoError};
-use stria_format::detect::{UNREADABLE, detect, wipes, wipes_in_turn};
+use stria_format::detect::{Signature, UNREADABLE, detect, wipes, wipes_in_turn};
 use stria_format::md::Superblock;
 use stria_format::md::assemble::{Options, assemble};
 use support::firmware::{firmware_raids, jmicron, medley, via};
@@ -72,6 +72,7 @@ fn known_formats_are_named() {
         let found = names(&drive);
         assert!(found.len() == 1 && found[0].starts_with(&expected), "{expected}: {found:?}");
         let signatures = detect(drive.size_sectors, &mut |start, count| drive.read(start, count));
+        assert_eq!(signatures[0].is_of_firmware_raid(), expected.contains("RAID"), "{expected}");
         for (start, count) in wipes(&signatures, 4096) {
             assert_eq!((start % 8, count % 8), (0, 0), "whole blocks of a 4096-byte drive");
             drive.write(start, &vec![0; (count * 512) as usize]);
@@ -160,6 +161,7 @@ fn firmware_raid_is_named_and_wiped_and_blkid_agrees() {
             None => eprintln!("blkid is not installed: nothing to compare {expected} with"),
         }
         let signatures = detect(drive.size_sectors, &mut |start, count| drive.read(start, count));
+        assert!(signatures.iter().all(Signature::is_of_firmware_raid), "{expected} belongs to firmware");
         for (start, count) in wipes(&signatures, 4096) {
             let zeros = vec![0; (count * 512) as usize];
             drive.write(start, &zeros);

@@ -3,6 +3,7 @@
 use crate::config::{Config, Uuid};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use stria_format::detect::Signature;
 use stria_format::md::assemble::Stranger;
 use stria_format::md::{Assembly, layout_of};
 use stria_host::{Found, short_name};
@@ -91,7 +92,7 @@ impl Foreign {
             state: state(array),
             drives: array.drives.iter().map(|drive| drive.name.clone()).collect(),
         };
-        let is_firmware = |stranger: &&Stranger| stranger.signature.as_ref().is_some_and(|mark| mark.name.contains("RAID"));
+        let is_firmware = |stranger: &&Stranger| stranger.signature.as_ref().is_some_and(Signature::is_of_firmware_raid);
         let firmware = found.strangers.iter().filter(is_firmware).map(|stranger| FirmwareMember {
             path: stranger.name.clone(),
             reason: stranger.reason.clone(),

@@ -189,6 +189,9 @@ fn sweep_speed(sweep: &SweepView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event_words::EventSentence;
+    use crate::view::said_event;
+    use stria_host::{HostSentence, Sweep};
 
     fn array(name: &str, health: &str, role: &str, spans: Vec<serde_json::Value>) -> serde_json::Value {
         json!({"name": name, "full_name": name, "uuid": "", "level": "5", "layout": "", "size_bytes": 0, "health": health, "state": "",
@@ -205,7 +208,8 @@ mod tests {
     #[test]
     fn a_scrub_that_gave_way_goes_on_until_it_has_ended() {
         let end = |array: &str, kind: &str, text: &str| crate::view::plain_event(array, kind, text.into());
-        let held = end("tank", "sweep_stopped", "scrub stopped: paused at 40 % for a rebuild, and goes on after it");
+        let gives_way = EventSentence::Host(HostSentence::SweepGivesWay { sweep: Sweep::Scrub, percent: 40 });
+        let held = said_event("tank", "sweep_stopped", gives_way);
         let over = end("tank", "sweep_finished", "");
         assert!(gave_way(std::slice::from_ref(&held)) && gave_way(&[over.clone(), held.clone()]));
         assert!(gave_way(&[held.clone(), end("lake", "sweep_finished", "")]), "another array's");
@@ -217,7 +221,8 @@ mod tests {
     #[test]
     fn a_rebuild_is_given_up_when_its_last_sweep_stopped_for_good_or_its_array_has_failed() {
         let end = |array: &str, kind: &str, text: &str| crate::view::plain_event(array, kind, text.into());
-        let held = end("tank", "sweep_stopped", "rebuild stopped: paused at 40 %");
+        let paused = EventSentence::Host(HostSentence::SweepPaused { sweep: Sweep::Rebuild, percent: 40 });
+        let held = said_event("tank", "sweep_stopped", paused);
         let stopped = end("tank", "sweep_stopped", "rebuild stopped: /b cannot be read");
         let filled = of(array("tank", "degraded", "rebuilding", vec![]));
         assert!(!is_given_up(&filled, &[]) && !is_given_up(&filled, &[stopped.clone(), held]), "it goes on");

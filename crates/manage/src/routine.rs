@@ -21,7 +21,7 @@ use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;
 use crate::threads;
-use crate::view::{all_members, is_held, is_redundant_itself, may_write, plain_event, said_event, tree};
+use crate::view::{all_members, is_cancelled, is_held, is_redundant_itself, may_write, plain_event, said_event, tree};
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -56,6 +56,13 @@ const AGAIN_AFTER: Duration = Duration::from_secs(60);
 const PLACE_WITHIN: Duration = Duration::from_secs(5);
 const SEAT_HOLDS: Duration = Duration::from_secs(60);
 
+/// The way in which a scrub was stopped.
+#[derive(Clone, Copy)]
+enum Stopped {
+    Cancelled,
+    Otherwise,
+}
+
 /// The thread's memory of a scrub that it began.
 struct Scrubbing {
     /// The last event before it.
@@ -67,8 +74,8 @@ struct Scrubbing {
     before: BTreeMap<String, (u64, u64)>,
     /// The UUIDs of those for which it has ended. Kept here, as the events of the service do not reach back for hours.
     finished: BTreeSet<String>,
-    /// It was stopped, and nothing holds it: the words of the event.
-    stopped: Option<String>,
+    /// It was stopped, and nothing holds it: the way in which.
+    stopped: Option<Stopped>,
     /// The array was started anew, so nothing of the scrub is left, also if it was held by a pause.
     is_gone: bool,
 }
@@ -85,7 +92,9 @@ impl Scrubbing {
             "sweep_finished" if is_scrub(event) => {
                 self.finished.insert(uuid.to_owned());
             }
-            "sweep_stopped" if is_scrub(event) && !is_held(event) => self.stopped = Some(event.text.clone()),
+            "sweep_stopped" if is_scrub(event) && !is_held(event) => {
+                self.stopped = Some(if is_cancelled(event) { Stopped::Cancelled } else { Stopped::Otherwise });
+            }
             _ => {}
         }
     }
@@ -361,9 +370,9 @@ impl Work {
             self.scrubs.remove(&view.identity.uuid);
         } else if scrubbing.is_gone {
             self.scrubs.remove(&view.identity.uuid);
-        } else if let Some(words) = scrubbing.stopped.take_if(|_| !view.condition.paused) {
+        } else if let Some(how) = scrubbing.stopped.take_if(|_| !view.condition.paused) {
             self.scrubs.remove(&view.identity.uuid);
-            if words.contains("cancelled") {
+            if matches!(how, Stopped::Cancelled) {
                 self.note_scrub(&view.identity.uuid, |job| job.position = None);
                 let said = ServiceSentence::ScheduledScrubCancelled { array: view.identity.name.clone() };
                 service.events().push(said_event(&view.identity.name, "routine", said));

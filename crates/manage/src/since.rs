@@ -4,7 +4,7 @@
 use crate::api::{ArrayView, EventView, MemberView, UndecidedView};
 use crate::clock::now_ms;
 use crate::event_words::EventSentence;
-use crate::view::{all_members, is_replaced};
+use crate::view::{all_members, is_replaced, lost_drive};
 use std::collections::BTreeMap;
 use stria_host::HostSentence;
 
@@ -88,10 +88,7 @@ fn has_failed(member: &MemberView) -> bool {
 
 fn member_since(member: &MemberView, events: &[EventView], is_here: impl Fn(&str) -> bool) -> Option<u64> {
     if has_failed(member) {
-        let names_it = |event: &&EventView| {
-            let is_end = ["member_failed", "member_gone"].contains(&event.kind.as_str());
-            is_end && is_here(&event.array) && event.text.strip_prefix(&member.path).is_some_and(|rest| rest.starts_with(" ("))
-        };
+        let names_it = |event: &&EventView| is_here(&event.array) && lost_drive(event) == Some(&*member.path);
         return events.iter().rev().find(names_it).map(|event| event.time_ms / 1000);
     }
     let waiting_ms = member.waiting_ms.filter(|waiting_ms| *waiting_ms >= SILENT_MS)?;
@@ -153,7 +150,7 @@ mod tests {
         // The end of a replacement drops the member that was replaced.
         let mut replaced =
             events(&[(1, "member_in_sync", Some(0)), (1, "member_failed", Some(0)), (9, "member_failed", Some(0))]);
-        replaced[1].text = "/d (slot 0) was dropped: replaced".into();
+        replaced[1].said = Some(EventSentence::Host(HostSentence::MemberReplaced { drive: "/d".into(), slot: 0 }));
         assert_eq!(first_loss(&replaced, |name| name == "tank", None), Some(9));
         // A member that came back while the daemon was off is in sync without an event.
         let member = serde_json::json!({"slot": 0, "path": "/d", "role": "in sync", "read_errors": 0, "hedged_reads": 0, "wrong_sectors": 0,
@@ -189,10 +186,10 @@ mod tests {
         let mut tank: ArrayView =
             serde_json::from_value(array("tank", vec![], vec![array("tank-span0", members, vec![])])).expect("a view");
         assert!(is_asked(&tank));
-        let lost = |time_ms: u64, slot: usize, drive: &str| EventView {
-            time_ms,
-            slot: Some(slot),
-            ..crate::view::plain_event("tank-span0", "member_failed", format!("{drive} (slot {slot}) was dropped: gone"))
+        let lost = |time_ms: u64, slot: usize, drive: &str| {
+            let said = HostSentence::MemberDropped { drive: drive.into(), slot, reason: "gone".into() };
+            let event = crate::view::said_event("tank-span0", "member_failed", EventSentence::Host(said));
+            EventView { time_ms, slot: Some(slot), ..event }
         };
         // The name of one drive begins with that of another.
         fill(&mut tank, &[lost(3000, 3, "/x"), lost(7000, 0, "/d0"), lost(9000, 0, "/d01")]);

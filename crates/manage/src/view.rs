@@ -658,12 +658,39 @@ pub fn is_redundant_itself(view: &ArrayView) -> bool {
 
 /// True of the end of a sweep that a pause holds: it goes on from there.
 pub fn is_held(end: &EventView) -> bool {
-    end.kind == "sweep_stopped" && end.text.contains(" stopped: paused at ")
+    let is_pause = |said: &HostSentence| matches!(said, HostSentence::SweepPaused { .. } | HostSentence::SweepGivesWay { .. });
+    host_sentence(end).is_some_and(is_pause)
+}
+
+/// True of the end of a sweep that was cancelled.
+pub fn is_cancelled(end: &EventView) -> bool {
+    matches!(host_sentence(end), Some(HostSentence::SweepCancelled { .. }))
 }
 
 /// True of the end of a member that its replacement has followed: no redundancy was lost.
 pub fn is_replaced(event: &EventView) -> bool {
-    event.kind == "member_failed" && event.text.ends_with(" was dropped: replaced")
+    matches!(host_sentence(event), Some(HostSentence::MemberReplaced { .. }))
+        || event.cause == Some(ErrorSentence::ReplacedByAnother {})
+}
+
+/// The drive that an event says is lost to its array.
+pub fn lost_drive(event: &EventView) -> Option<&str> {
+    match host_sentence(event)? {
+        HostSentence::MemberDropped { drive, .. }
+        | HostSentence::SpareDropped { drive, .. }
+        | HostSentence::MemberReplaced { drive, .. }
+        | HostSentence::MemberFailedOnCommand { drive, .. }
+        | HostSentence::MemberGone { drive, .. }
+        | HostSentence::SpareGone { drive, .. } => Some(drive),
+        _ => None,
+    }
+}
+
+fn host_sentence(event: &EventView) -> Option<&HostSentence> {
+    match event.said.as_ref()? {
+        EventSentence::Host(said) => Some(said),
+        _ => None,
+    }
 }
 
 /// The arrays that are known, for a refusal of a name that is none of theirs.

@@ -6,7 +6,7 @@
 //!
 //! Sources: dmraid's format handlers, libblkid's RAID probes, FreeBSD's graid.
 
-use super::{Ends, Signature, mark};
+use super::{Ends, Family, Signature, firmware_mark};
 use std::ops::Range;
 
 /// Possible starts of Promise's metadata, in sectors from the end: they depend on the drive's geometry and the controller.
@@ -39,12 +39,12 @@ pub(super) fn members(ends: &Ends, found: &mut Vec<Signature>) {
         via(ends, offset, found);
         jmicron(ends, offset, found);
         if ends.has(offset, b"$XIDE$") {
-            found.push(mark("LSI MegaRAID member", String::new(), offset, 512));
+            found.push(member("LSI MegaRAID member", String::new(), offset));
         }
     }
     if let Some(offset) = from_end(2).filter(|&offset| ends.has(offset, b"NVIDIA")) {
         let version = u16::from_le_bytes(ends.number(offset + 16));
-        found.push(mark("NVIDIA RAID member", format!("version {version}"), offset, 512));
+        found.push(member("NVIDIA RAID member", format!("version {version}"), offset));
     }
     let highpoint =
         [("HighPoint 37x RAID member", Some(9 * 512), 32, 0xf0), ("HighPoint 45x RAID member", from_end(11), 0, 0xf3)];
@@ -53,10 +53,14 @@ pub(super) fn members(ends: &Ends, found: &mut Vec<Signature>) {
         // The second mark says that the controller found the member broken.
         for (first, detail) in [(sound, ""), (0xfd, "marked as broken")] {
             if ends.has(offset + magic, &[first, 0x16, 0x78, 0x5a]) {
-                found.push(mark(name, detail.into(), offset, 512));
+                found.push(member(name, detail.into(), offset));
             }
         }
     }
+}
+
+fn member(name: &'static str, detail: String, offset: u64) -> Signature {
+    firmware_mark(Family::FirmwareRaid, name, detail, offset)
 }
 
 fn promise(ends: &Ends, found: &mut Vec<Signature>) {
@@ -66,7 +70,7 @@ fn promise(ends: &Ends, found: &mut Vec<Signature>) {
             let offset = (start + area * PROMISE_AREA_SECTORS) * 512;
             if ends.has(offset, b"Promise Technology, Inc.") {
                 let detail = if area == 0 { String::new() } else { format!("array {}", area + 1) };
-                found.push(mark("Promise or AMD FastTrak RAID member", detail, offset, 512));
+                found.push(member("Promise or AMD FastTrak RAID member", detail, offset));
             }
         }
     }
@@ -86,7 +90,7 @@ fn medley(ends: &Ends, found: &mut Vec<Signature>) {
         if (marked || named) && sum_of_words(ends, offset, 0x140) == Some(0) {
             let which = if copy == 0 { "" } else { ", another copy" };
             let detail = format!("version {major}.{minor}{which}");
-            found.push(mark("Silicon Image Medley RAID member", detail, offset, 512));
+            found.push(member("Silicon Image Medley RAID member", detail, offset));
         }
     }
 }
@@ -94,7 +98,7 @@ fn medley(ends: &Ends, found: &mut Vec<Signature>) {
 fn adaptec(ends: &Ends, offset: u64, found: &mut Vec<Signature>) {
     if ends.has(offset, b"\x37\xfc\x4d\x1e") && ends.has(offset + 256, b"DPTM") {
         let detail = format!("version {}", ends.number::<1>(offset + 63)[0]);
-        found.push(mark("Adaptec HostRAID member", detail, offset, 512));
+        found.push(member("Adaptec HostRAID member", detail, offset));
     }
 }
 
@@ -102,7 +106,7 @@ fn via(ends: &Ends, offset: u64, found: &mut Vec<Signature>) {
     let Some(bytes) = ends.at(offset, 51).filter(|bytes| bytes.starts_with(&[0x55, 0xaa]) && bytes[2] <= 2) else { return };
     let sum = bytes[..50].iter().fold(0u8, |sum, &byte| sum.wrapping_add(byte));
     if sum == bytes[50] {
-        found.push(mark("VIA RAID member", format!("version {}", bytes[2]), offset, 512));
+        found.push(member("VIA RAID member", format!("version {}", bytes[2]), offset));
     }
 }
 
@@ -112,7 +116,7 @@ fn jmicron(ends: &Ends, offset: u64, found: &mut Vec<Signature>) {
         let [minor, major] = ends.number(offset + 2);
         let version = format!("version {major}.{minor}");
         let detail = ends.label(offset + 0x20, 16).into_iter().chain([version]).collect::<Vec<_>>().join(", ");
-        found.push(mark("JMicron RAID member", detail, offset, 512));
+        found.push(member("JMicron RAID member", detail, offset));
     }
 }
 
