@@ -480,7 +480,7 @@ fn a_log_that_asks_for_more_than_any_run_leaves_is_refused_unless_forced() {
         match (excess, outcome(false)) {
             (None, Ok(start)) => assert!(start.config.replay.len() > 20_000, "{}", start.config.replay.len()),
             (Some(excess), Err(error)) => {
-                assert!(error.reason.contains(excess) && error.reason.contains("--force"), "{error}");
+                assert!(error.reason.to_string().contains(excess) && error.reason.to_string().contains("--force"), "{error}");
                 let start = outcome(true).expect("it starts when asked to");
                 assert!(start.config.replay.is_empty() && start.warnings.iter().any(|warning| warning.contains(excess)));
                 assert_eq!(start.config.synced, Synced::up_to(0), "parity is made consistent");

@@ -141,7 +141,7 @@ fn honest_histories_do_not_contradict_themselves() {
             apply(&mut drives, &writes[..torn]);
             let told = assembled(&drives, &Options { force: true, ..Options::default() }).outcome;
             assert!(
-                told.as_ref().err().is_none_or(|error| !error.reason.contains("one of the two counts is wrong")),
+                told.as_ref().err().is_none_or(|error| !error.reason.to_string().contains("one of the two counts is wrong")),
                 "{}",
                 told.unwrap_err()
             );
@@ -149,7 +149,7 @@ fn honest_histories_do_not_contradict_themselves() {
             apply(&mut backwards, &writes[torn..]);
             let told = assembled(&backwards, &Options { force: true, ..Options::default() }).outcome;
             assert!(
-                told.as_ref().err().is_none_or(|error| !error.reason.contains("one of the two counts is wrong")),
+                told.as_ref().err().is_none_or(|error| !error.reason.to_string().contains("one of the two counts is wrong")),
                 "{}",
                 told.unwrap_err()
             );
@@ -300,7 +300,7 @@ fn a_bitmap_is_as_long_as_its_room_whatever_its_header_says() {
                 let bits = |start: &stria_format::md::Start| start.config.intent.as_ref().map_or(0, |intent| intent.dirty.len());
                 match &assemblies[0].outcome {
                     Ok(start) => assert!(bits(start) <= Bitmap::BYTES_MAX as usize * 8),
-                    Err(error) => assert!(error.reason.contains("bitmap"), "{error}"),
+                    Err(error) => assert!(error.reason.to_string().contains("bitmap"), "{error}"),
                 }
             }
         }
@@ -356,7 +356,7 @@ fn spares_without_room_for_what_they_would_get_stay_out() {
         change(&mut drives[3], |superblock| altered(&mut superblock.header));
         let assembly = assembled(&drives, &Options::default());
         let verdict = &assembly.drives[3].verdict;
-        assert!(matches!(verdict, Verdict::Unusable { reason } if reason.contains(word)), "{verdict:?}");
+        assert!(matches!(verdict, Verdict::Unusable { reason } if reason.to_string().contains(word)), "{verdict:?}");
         assert!(assembly.outcome.expect("the others suffice").config.spares.is_empty());
     }
 }

@@ -233,7 +233,7 @@ fn superblock_of_another_version_is_no_member_however_new() {
         drives[1].write(at, &bytes);
         let assembly = assembled(&drives, &Options::default());
         assert!(
-            matches!(&assembly.drives[1].verdict, Verdict::Unusable { reason } if reason.contains("version")),
+            matches!(&assembly.drives[1].verdict, Verdict::Unusable { reason } if reason.to_string().contains("version")),
             "{:?}",
             assembly.drives
         );

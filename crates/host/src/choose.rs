@@ -2,9 +2,9 @@
 
 use crate::{Found, HostError, OpenOptions, PlannedArray, find, find_everywhere};
 use std::collections::HashSet;
-use std::mem::{Discriminant, discriminant};
+use std::mem::discriminant;
 use std::path::PathBuf;
-use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, DriveReport, missed};
+use stria_format::md::assemble::{AssembleErrorKind, Assembly, DriveReport, missed};
 use stria_format::md::superblock::Role;
 use stria_format::md::{Verdict, uuid_text};
 
@@ -87,14 +87,6 @@ fn outdone(assemblies: &[Assembly], arrays: &[PlannedArray], names: &[String]) -
     Ok(outdone)
 }
 
-/// The error for an array that cannot start: unsafe if --force would start it.
-pub fn refusal(error: &AssembleError, sentence: String) -> HostError {
-    match error.kind {
-        AssembleErrorKind::DirtyDegraded => HostError::Unsafe(sentence),
-        _ => HostError::Refused(sentence),
-    }
-}
-
 /// The slots whose member took part when the array last ran, and is not here.
 pub fn awaited_slots(assembly: &Assembly) -> Vec<usize> {
     let took_part =
@@ -105,8 +97,12 @@ pub fn awaited_slots(assembly: &Assembly) -> Vec<usize> {
 /// A drive that stays out of its array when that starts.
 #[derive(Clone, Debug)]
 pub struct StaysOut {
-    drive: String,
-    why: Discriminant<Verdict>,
+    /// The drive.
+    pub drive: String,
+    /// The array, by its name on disk.
+    pub array: String,
+    /// What it is to the array.
+    pub verdict: Verdict,
     /// The sentence for the administrator.
     pub text: String,
 }
@@ -114,7 +110,7 @@ pub struct StaysOut {
 impl StaysOut {
     /// True if the same drive stays out for the same reason. The texts may differ, as an array that runs goes on counting.
     pub fn is_known(&self, before: &[Self]) -> bool {
-        before.iter().any(|known| (&known.drive, known.why) == (&self.drive, self.why))
+        before.iter().any(|known| known.drive == self.drive && discriminant(&known.verdict) == discriminant(&self.verdict))
     }
 }
 
@@ -133,14 +129,14 @@ pub fn stays_out(assembly: &Assembly) -> Vec<StaysOut> {
             Verdict::Unusable { reason } => format!("{name} stays out of \"{}\": {reason}", assembly.name),
             Verdict::InSync { .. } | Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare => return None,
         };
-        Some(StaysOut { drive: name.clone(), why: discriminant(&drive.verdict), text })
+        Some(StaysOut { drive: name.clone(), array: assembly.name.clone(), verdict: drive.verdict.clone(), text })
     };
     assembly.drives.iter().filter_map(told).collect()
 }
 
 /// True if the error of a drive is worth a word: it may answer later. With any other one it may not be read, or is no drive.
 fn is_told(error: &HostError) -> bool {
-    error.silent_drive().is_some() || matches!(error, HostError::Refused(_) | HostError::Engine(_))
+    error.silent_drive().is_some() || matches!(error, HostError::Refused(_) | HostError::Start { .. } | HostError::Engine(_))
 }
 
 /// The arrays that were asked for, all of which can start. They are searched for on these drives, or on all block devices if none
@@ -173,7 +169,7 @@ pub fn choose_among(
     let Found { mut arrays, assemblies, strangers } = found;
     // A drive without an array may be a member whose superblock is damaged.
     let stranger = strangers.first().filter(|_| !scanned);
-    let told = |error: &AssembleError| stranger.map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
+    let beside = || stranger.map_or_else(String::new, |stranger| format!("; {stranger}"));
     let outdone = outdone(&assemblies, &arrays, names)?;
     for assembly in named(&assemblies, names) {
         match &assembly.outcome {
@@ -183,12 +179,12 @@ pub fn choose_among(
             // All arrays were asked for: those that can start do, as with mdadm.
             Err(error) if scanned && names.is_empty() && !arrays.is_empty() => warn(format!("not served: {error}")),
             Err(error) if error.kind == AssembleErrorKind::DirtyDegraded || arrays.is_empty() || !names.is_empty() => {
-                return Err(refusal(error, told(error)));
+                return Err(HostError::cannot_start(error, beside()));
             }
             Err(error) => {
                 let theirs: Vec<&str> = assembly.drives.iter().map(|drive| &*drive.name).collect();
-                let sentence = format!("{error}; or leave {} out to go without this array", theirs.join(", "));
-                return Err(refusal(error, sentence));
+                let more = format!("; or leave {} out to go without this array", theirs.join(", "));
+                return Err(HostError::cannot_start(error, more));
             }
             Ok(_) => {}
         }

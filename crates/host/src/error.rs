@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use stria_array::Refusal;
 use stria_block::IoError;
 use stria_drive::{DriveError, LaneStopped};
-use stria_format::md::assemble::AssembleError;
+use stria_format::md::assemble::{AssembleError, AssembleErrorKind};
 use stria_tree::JoinError;
 
 /// An error. The variants differ in what the caller does next.
@@ -28,6 +28,16 @@ pub enum HostError {
     /// Cannot be done as asked.
     #[error("{0}")]
     Refused(String),
+    /// An array cannot start.
+    #[error("{error}{more}")]
+    Start {
+        /// Why.
+        error: Box<AssembleError>,
+        /// What the caller adds to the sentence, or nothing.
+        more: String,
+        /// True if it is refused for safety: the error names the option that starts it.
+        is_unsafe: bool,
+    },
     /// The engine refused a command.
     #[error(transparent)]
     Engine(#[from] Refusal),
@@ -42,6 +52,11 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// The error for an array that cannot start: unsafe if --force would start it. `more` ends its sentence.
+    pub fn cannot_start(error: &AssembleError, more: String) -> Self {
+        Self::Start { error: Box::new(error.clone()), more, is_unsafe: error.kind == AssembleErrorKind::DirtyDegraded }
+    }
+
     /// The drive that did not answer in time, if that is the error.
     pub fn silent_drive(&self) -> Option<&Path> {
         match self {
@@ -52,6 +67,7 @@ impl HostError {
             | Self::Unsafe(_)
             | Self::Usage(_)
             | Self::Refused(_)
+            | Self::Start { .. }
             | Self::Engine(_) => None,
         }
     }
@@ -59,7 +75,7 @@ impl HostError {
 
 impl From<AssembleError> for HostError {
     fn from(error: AssembleError) -> Self {
-        Self::Refused(error.to_string())
+        Self::Start { error: Box::new(error), more: String::new(), is_unsafe: false }
     }
 }
 

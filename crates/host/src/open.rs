@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use stria_array::{MemberId, WritePolicy};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::Candidate;
-use stria_format::md::assemble::{AssembleErrorKind, Assembly, Stranger};
+use stria_format::md::assemble::{Assembly, Stranger};
 use stria_tree::{Nested, PlannedMember, Provider, nest, plan_known, plan_new};
 
 /// The way in which arrays are opened.
@@ -209,11 +209,8 @@ fn look(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<Strin
     for assembly in &assemblies {
         if let Err(error) = &assembly.outcome {
             // A drive without an array may be a member whose superblock is damaged.
-            let told = strangers.first().map_or(error.to_string(), |stranger| format!("{error}; {stranger}"));
-            return Err(match error.kind {
-                AssembleErrorKind::DirtyDegraded => HostError::Unsafe(told),
-                _ => HostError::Refused(told),
-            });
+            let more = strangers.first().map_or_else(String::new, |stranger| format!("; {stranger}"));
+            return Err(HostError::cannot_start(error, more));
         }
     }
     if let Some(stranger) = strangers.first() {

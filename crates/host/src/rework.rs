@@ -157,7 +157,7 @@ pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool,
         let candidates: Vec<Candidate> = drives.iter().enumerate().map(after).collect();
         for assembly in assemble(&candidates, &Options { read_only: true, force: runs, ..Options::default() }).0 {
             let refuse = |why: String| HostError::Refused(format!("array \"{}\" cannot be changed: {why}", assembly.name));
-            let start = assembly.outcome.as_ref().map_err(|error| HostError::Refused(error.to_string()))?;
+            let start = assembly.outcome.as_ref().map_err(|error| HostError::from(error.clone()))?;
             let planned = start.recorder.change(change, runs, &|member| &candidates[start.drives[member.0]]).map_err(refuse)?;
             let on_drive = |write: MetadataWrite| (start.drives[write.member.0], write);
             steps.extend(planned.into_iter().map(|step| step.into_iter().map(on_drive).collect()));

@@ -851,7 +851,7 @@ impl ApiError {
 impl From<HostError> for ApiError {
     fn from(error: HostError) -> Self {
         let kind = match error {
-            HostError::Unsafe(_) => ApiErrorKind::Unsafe,
+            HostError::Unsafe(_) | HostError::Start { is_unsafe: true, .. } => ApiErrorKind::Unsafe,
             HostError::Usage(_) => ApiErrorKind::Invalid,
             // The drive that was named is not here, or cannot serve as it is.
             HostError::Drive(
@@ -863,6 +863,7 @@ impl From<HostError> for ApiError {
                 | DriveError::NoPassthrough { .. },
             )
             | HostError::Refused(_)
+            | HostError::Start { .. }
             | HostError::Engine(_)
             | HostError::Silent { .. } => ApiErrorKind::Refused,
             HostError::Drive(DriveError::System { .. } | DriveError::Ring { .. } | DriveError::Lane { .. })

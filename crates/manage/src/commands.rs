@@ -43,7 +43,7 @@ use stria_format::md::raw::RawField;
 use stria_format::md::{Assembly, Verdict, examine};
 use stria_health::Seat;
 use stria_host::{
-    ArrayLevel, CreateSpec, Examined, OpenOptions, Overwrite, choose_among, named, refusal, short_name, sort_arguments,
+    ArrayLevel, CreateSpec, Examined, HostError, OpenOptions, Overwrite, choose_among, named, short_name, sort_arguments,
 };
 use stria_terminal::output::{self, confirm, print, print_json, say, tell};
 use stria_terminal::{Failure, NOT_WELL, size};
@@ -665,7 +665,10 @@ fn assemble(command: &cli::Assemble, json: bool) -> Result<u8, Failure> {
         // `serve` would not be given all that was found.
         true => {
             let refusals = found.assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().err());
-            (refusals.map(|error| Failure::from(refusal(error, error.to_string())).exit_code()).max().unwrap_or(0), None)
+            (
+                refusals.map(|error| Failure::from(HostError::cannot_start(error, String::new())).exit_code()).max().unwrap_or(0),
+                None,
+            )
         }
         false => match choose_among(found, false, &names, &|_| ()).map_err(Failure::from) {
             Ok(_) => (0, None),

@@ -13,6 +13,7 @@ use std::path::Path;
 use stria_drive::DriveError;
 use stria_host::HostError;
 use stria_sentence::{Names, sentences};
+use stria_terminal::Failure;
 
 /// The sentence of the text before it; null: that has text alone. It adds nothing to the English.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -89,6 +90,7 @@ impl From<HostError> for Words {
     fn from(error: HostError) -> Self {
         let error = match error {
             HostError::Engine(refusal) => return refusal.into(),
+            HostError::Start { error, more, .. } => return (&*error, &*more).into(),
             error => error,
         };
         let text = error.to_string();
@@ -112,6 +114,45 @@ impl From<HostError> for Words {
         };
         // A program shows the sentence in place of the text, so a sentence that differs from the text is left out.
         Self { said: said.filter(|said| said.to_string() == text), text }
+    }
+}
+
+/// The failure of a step that a command and the API both take, with its words.
+#[derive(Debug)]
+pub struct Told {
+    /// The failure of the command.
+    pub failure: Failure,
+    /// What the API says.
+    pub words: Box<Words>,
+}
+
+impl From<Failure> for Told {
+    fn from(failure: Failure) -> Self {
+        Self { words: Words::told(failure.to_string()).into(), failure }
+    }
+}
+
+impl From<HostError> for Told {
+    fn from(error: HostError) -> Self {
+        Self { failure: (&error).into(), words: Box::new(error.into()) }
+    }
+}
+
+impl From<ErrorSentence> for Told {
+    fn from(said: ErrorSentence) -> Self {
+        Words::from(said).into()
+    }
+}
+
+impl From<Words> for Told {
+    fn from(words: Words) -> Self {
+        Self { failure: Failure::Failed(words.text.clone()), words: words.into() }
+    }
+}
+
+impl From<Told> for Failure {
+    fn from(told: Told) -> Self {
+        told.failure
     }
 }
 
@@ -214,35 +255,8 @@ const OF_ENGINE: &[&str] = &[
     "FirmwareImageUnfit",
     "FirmwareCommandFailed",
     "FirmwareNoReset",
-    "CannotStart",
-    "MembersMissing",
-    "MemberMissing",
-    "MembersMissingDirty",
-    "MemberMissingDirty",
     "NoLogCovers",
     "LogIsDamaged",
-    "AttachThem",
-    "AttachMissing",
-    "AttachOrForce",
-    "AttachOrForceLossy",
-    "MemberMissedOne",
-    "MemberMissed",
-    "RunApart",
-    "CopiesOfOne",
-    "ClaimOneSlot",
-    "ClaimsAnotherSlot",
-    "MarkBehindData",
-    "BlocksOfAllSmaller",
-    "WriteBehind",
-    "LogOfAnotherVersion",
-    "NoBitmapReadable",
-    "CopyOfMember",
-    "OlderThanRival",
-    "AnotherShape",
-    "UnusableTooSmall",
-    "AddAnewNumber",
-    "JournalDevice",
-    "PutInByForce",
     "CutShort",
     "CutShortBehind",
     "CutShortAndLong",
@@ -282,12 +296,9 @@ const OF_COMMANDS: &[&str] = &[
     "MdadmUnread",
     "MdadmBlockOpen",
     "NameOfAnother",
-    "RenameNeedsSpans",
-    "GoneFromDrives",
     "ErasedHalfWay",
     "OnePathOfSeveral",
     "NotInPool",
-    "PartsOnly",
     "FirmwareFailed",
     "CacheIgnoresCommand",
 ];
@@ -732,8 +743,7 @@ sentences! {
 #[cfg(test)]
 mod tests {
     use super::{Cause, ErrorSentence as Say, Lack, Lacks, OF_COMMANDS, OF_ENGINE, SilentDrives, Words, read};
-    use std::path::{Path, PathBuf};
-    use stria_format::md::{BitmapChoice, LogChoice};
+    use std::path::Path;
 
     #[test]
     fn a_cause_adds_its_sentence_for_programs_and_nothing_to_the_text() {
@@ -763,10 +773,7 @@ mod tests {
             "tree/src/join.rs",
             "format/src/md/recorder.rs",
             "format/src/md/recorder/join.rs",
-            "format/src/md/assemble.rs",
-            "format/src/md/assemble/intent.rs",
             "format/src/md/assemble/logs.rs",
-            "format/src/md/assemble/verdicts.rs",
             "format/src/md/create.rs",
             "host/src/examine.rs",
             "host/src/rework.rs",
@@ -779,19 +786,12 @@ mod tests {
             "manage/src/mdadm.rs",
             "manage/src/wipe.rs",
             "manage/src/pool.rs",
-            "manage/src/keeper/judge.rs",
             "manage/src/config/edit.rs",
             "manage/src/service/caches.rs",
             "manage/src/service/firmware.rs",
         ];
         // Their words stand in several literals: other tests have them.
         let in_parts = [
-            "MembersMissing",
-            "MemberMissing",
-            "MembersMissingDirty",
-            "MemberMissingDirty",
-            "MemberMissed",
-            "MemberMissedOne",
             "ErasedHalfWay",
             "MdadmUnread",
             "FirmwareSlotUnknown",
@@ -821,65 +821,9 @@ mod tests {
 
     #[test]
     fn a_text_has_the_sentence_that_gives_it() {
-        let said = Say::UnusableTooSmall { missing: "3".into(), needed: "1 TiB".into() };
+        let said = Say::EraseNotOffered { drive: "/dev/a".into(), what: "sanitize".into() };
         assert_eq!(read(&said.to_string()), Some(said));
         assert_eq!(read("it is too wet"), None);
-    }
-
-    /// The sentences whose words stand in several literals, from arrays that cannot start.
-    #[test]
-    fn an_array_that_cannot_start_says_why_for_programs() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let made = |name: &str, level: &str, count: usize| -> Vec<PathBuf> {
-            let drives: Vec<PathBuf> = (0..count).map(|index| folder.path().join(format!("{name}{index}"))).collect();
-            for drive in &drives {
-                std::fs::File::create(drive).and_then(|file| file.set_len(32 << 20)).expect("a file");
-            }
-            let spec = stria_host::CreateSpec {
-                name: name.into(),
-                level: level.parse().expect("a level"),
-                layout: None,
-                strip_sectors: None,
-                span_count: None,
-                drives: drives.iter().cloned().map(Some).collect(),
-                spares: Vec::new(),
-                bitmap: BitmapChoice::None,
-                member_sectors_max: None,
-                log: LogChoice::Auto,
-                checksums: false,
-                assume_clean: true,
-                overwrite: stria_host::Overwrite::Nothing,
-            };
-            stria_host::create(&spec).expect("an array");
-            drives
-        };
-        let refusal = |drives: &[PathBuf]| {
-            let found =
-                stria_host::find(drives, stria_host::OpenOptions { read_only: true, ..Default::default() }).expect("drives");
-            found.assemblies[0].outcome.as_ref().expect_err("too few are here").to_string()
-        };
-        let missing = |text: &str, array: &str| match read(text) {
-            Some(Say::CannotStart { array: found, cause: Cause(Some(cause)), .. }) if found == array => *cause,
-            said => panic!("{text}: {said:?}"),
-        };
-        let tank = made("tank", "5", 4);
-        let Say::MembersMissing { missing_count, slot_count, slots, survives, causes, .. } =
-            missing(&refusal(&tank[2..]), "tank")
-        else {
-            panic!("{}", refusal(&tank[2..]))
-        };
-        assert_eq!((missing_count, slot_count, &*slots, &*survives), (2, 4, "0, 1", "1"));
-        assert_eq!(causes.0, Some(vec![Say::AttachThem {}]));
-        let lake = made("lake", "0", 2);
-        let Say::MemberMissing { slot_count, slot, survives, .. } = missing(&refusal(&lake[..1]), "lake") else {
-            panic!("{}", refusal(&lake[..1]))
-        };
-        assert_eq!((slot_count, slot, &*survives), (2, 1, "none"));
-        // A copy of a member is none, and the array lacks nothing else.
-        let copy = folder.path().join("copy");
-        std::fs::copy(&tank[0], &copy).expect("a copy");
-        let text = refusal(&[&tank[..], &[copy]].concat());
-        assert!(matches!(missing(&text, "tank"), Say::CopiesOfOne { .. }), "{text}");
     }
 
     /// Another version stored the record before the value was added.

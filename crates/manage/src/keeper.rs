@@ -22,10 +22,10 @@ use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, 
 use crate::client::KEEPER_DONE;
 use crate::config::{self, Config, Uuid};
 use crate::error_words::{ErrorSentence, SilentDrives, Words};
-use crate::event_words::ServiceSentence;
+use crate::event_words::{EventSentence, ServiceSentence};
 use crate::service::{Held, Service, Unstarted};
 use crate::settings::SettingsRequest;
-use crate::{threads, view};
+use crate::{start_words, threads, view};
 use drives::Drives;
 use judge::{Judgement, judge};
 use left::Left;
@@ -733,13 +733,12 @@ impl Work {
                 self.wait(index, why, until);
             }
             Judgement::Impossible { reason, is_unsafe, is_too_few } => {
-                let words = Words::told(reason);
                 let words = match is_unsafe {
                     true => {
-                        let ((reason, cause), array) = (words.parts(), entry.name());
+                        let ((reason, cause), array) = (reason.parts(), entry.name());
                         ErrorSentence::StartsByForce { reason, cause, array }.into()
                     }
-                    false => words,
+                    false => reason,
                 };
                 (entry.busy, entry.patience) = (0, Patience::Unbounded);
                 let mut why = self.lack(index, words);
@@ -817,7 +816,10 @@ impl Work {
         let name = entry.name();
         let known = std::mem::replace(&mut entry.out, out.to_vec());
         for out in out.iter().filter(|out| !out.is_known(&known)) {
-            self.service.events().push(view::plain_event(&name, "warning", out.text.clone()));
+            self.service.events().push(match start_words::of_staying_out(out) {
+                Some(said) => view::said_event(&name, "warning", EventSentence::Warning(said)),
+                None => view::plain_event(&name, "warning", out.text.clone()),
+            });
         }
         match open(&self.service, planned, &name, &entry.array, how, self.listening) {
             Ok(mut opened) => {
@@ -1081,10 +1083,10 @@ impl Work {
                 }
             }
             Judgement::Impossible { reason, is_unsafe: true, .. } => {
-                let (reason, cause) = Words::told(reason).parts();
+                let (reason, cause) = reason.parts();
                 Err(ApiError::new(ApiErrorKind::Unsafe, ErrorSentence::StartIsUnsafe { reason, cause }))
             }
-            Judgement::Impossible { reason, is_unsafe: false, .. } => refuse(Words::told(reason)),
+            Judgement::Impossible { reason, is_unsafe: false, .. } => refuse(reason),
         }
     }
 

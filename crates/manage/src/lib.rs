@@ -56,6 +56,7 @@ pub mod settings;
 mod signals;
 mod since;
 mod sockets;
+mod start_words;
 mod status;
 mod threads;
 mod toml_line;

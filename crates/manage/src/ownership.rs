@@ -6,6 +6,7 @@
 
 use crate::config::edit::Edit;
 use crate::config::{Array, Block, Config, Uuid};
+use crate::error_words::{ErrorSentence, Told, Words};
 use crate::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::meant::{drives, drives_of, tree};
 use crate::settings::SettingsRequest;
@@ -90,16 +91,16 @@ fn adoption(
 ///
 /// # Errors
 /// When it cannot start, or another array has that name.
-pub fn name_of_import(config: &Config, array: &Assembly, wanted: Option<&str>) -> Result<String, Failure> {
+pub fn name_of_import(config: &Config, array: &Assembly, wanted: Option<&str>) -> Result<String, Told> {
     if let Err(error) = &array.outcome {
-        return Err(Failure::Failed(error.to_string()));
+        return Err(Words::from(error).into());
     }
     let (uuid, name) = (Uuid(array.uuid), wanted.unwrap_or(short_name(&array.name)));
     match config.arrays.iter().find(|other| other.name.as_deref() == Some(name) && other.uuid != uuid) {
-        Some(other) => Err(Failure::Failed(format!(
+        Some(other) => Err(Told::from(Failure::Failed(format!(
             "another array here is called \"{name}\" ({}): give this one ({uuid}) another name with --name, which its drives get too",
             other.uuid
-        ))),
+        )))),
         None => Ok(name.to_owned()),
     }
 }
@@ -113,7 +114,7 @@ pub fn import_renames(array: &Assembly, name: &str, read_only: bool) -> bool {
 ///
 /// # Errors
 /// Those of [`rename`] and [`adopt`].
-pub fn import(path: &Path, assemblies: &[Assembly], array: &Assembly, name: &str, terms: Terms) -> Result<Adopted, Failure> {
+pub fn import(path: &Path, assemblies: &[Assembly], array: &Assembly, name: &str, terms: Terms) -> Result<Adopted, Told> {
     let terms = Terms { name: Some(name.to_owned()), ..terms };
     let renamed = match import_renames(array, name, terms.read_only) {
         true => {
@@ -180,7 +181,7 @@ impl Renamed {
 /// # Errors
 /// When another array has the name, a drive is in use or cannot be written, or a span was not stopped cleanly or lacks a member
 /// that took part when it last ran.
-pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str) -> Result<Renamed, Failure> {
+pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str) -> Result<Renamed, Told> {
     let (uuid, arrays) = (Uuid(array.uuid), tree(assemblies, array));
     // Checked before the drives are written: another array may have the name here.
     let edit = match edit_of(path, uuid)? {
@@ -208,14 +209,14 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
 
 /// Renames an array and its spans, which are written through. With force a stale member would take part, so they are looked at
 /// again without.
-fn rename_spans(drives_here: &[PathBuf], uuid: [u8; 16], new: &str) -> Result<usize, Failure> {
+fn rename_spans(drives_here: &[PathBuf], uuid: [u8; 16], new: &str) -> Result<usize, Told> {
     let found = find(drives_here, OpenOptions { read_only: true, ..OpenOptions::default() })?;
     if let Some(error) = found.assemblies.iter().find_map(|one| one.outcome.as_ref().err()) {
-        return Err(Failure::Failed(format!("a rename needs all spans, and members that agree: {error}")));
+        let (reason, cause) = Words::from(error).parts();
+        return Err(ErrorSentence::RenameNeedsSpans { reason, cause }.into());
     }
     let Some(array) = found.assemblies.iter().find(|one| one.uuid == uuid) else {
-        let text = format!("array {} is not on its drives any more: see `stria examine`", Uuid(uuid));
-        return Err(Failure::Failed(text));
+        return Err(ErrorSentence::GoneFromDrives { array: Uuid(uuid).to_string() }.into());
     };
     // By their slots in the array above, which are their numbers.
     let slot = |verdict: &Verdict| if let Verdict::InSync { slot } = verdict { Some(*slot) } else { None };
@@ -231,7 +232,7 @@ fn rename_spans(drives_here: &[PathBuf], uuid: [u8; 16], new: &str) -> Result<us
 ///
 /// # Errors
 /// When a value is misspelt, or a drive is in use or cannot be written.
-pub fn change(assemblies: &[Assembly], array: &Assembly, request: &SettingsRequest) -> Result<Option<String>, Failure> {
+pub fn change(assemblies: &[Assembly], array: &Assembly, request: &SettingsRequest) -> Result<Option<String>, Told> {
     let changes = request.changes().map_err(Failure::Usage)?;
     if changes.is_empty() {
         return Ok(None);

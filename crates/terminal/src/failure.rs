@@ -33,14 +33,23 @@ impl Failure {
 #[cfg(feature = "host")]
 impl From<stria_host::HostError> for Failure {
     fn from(error: stria_host::HostError) -> Self {
+        (&error).into()
+    }
+}
+
+#[cfg(feature = "host")]
+impl From<&stria_host::HostError> for Failure {
+    fn from(error: &stria_host::HostError) -> Self {
         use stria_host::HostError;
         match error {
-            HostError::Unsafe(sentence) => Self::Unsafe(sentence),
-            HostError::Usage(sentence) => Self::Usage(sentence),
+            HostError::Unsafe(sentence) => Self::Unsafe(sentence.clone()),
+            HostError::Usage(sentence) => Self::Usage(sentence.clone()),
+            HostError::Start { is_unsafe: true, .. } => Self::Unsafe(error.to_string()),
             HostError::Drive(_)
             | HostError::Io(_)
             | HostError::Lane(_)
             | HostError::Refused(_)
+            | HostError::Start { .. }
             | HostError::Engine(_)
             | HostError::Silent { .. } => Self::failed(error),
         }

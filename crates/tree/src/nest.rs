@@ -61,7 +61,7 @@ impl<R, E> Nested<R, E> {
     fn refuse<P: Provider<Error = E>>(&mut self, assembly: &mut Assembly, error: E) -> Result<(), E> {
         let Some(reason) = P::refusal(&error) else { return Err(error) };
         let kind = AssembleErrorKind::Unserved;
-        assembly.outcome = Err(AssembleError { array: assembly.name.clone(), kind, reason });
+        assembly.outcome = Err(AssembleError { array: assembly.name.clone(), kind, reason: reason.into() });
         self.refused.push(error);
         Ok(())
     }
@@ -209,5 +209,5 @@ fn without_upper(span: &Assembly, error: &SuperblockError) -> AssembleError {
         "it is a span of array {upper}, whose superblock is not on it ({error}): either `create` was broken off, and has to be done \
          again, or the first blocks of the span are lost"
     );
-    AssembleError { array: span.name.clone(), kind: AssembleErrorKind::Damaged, reason }
+    AssembleError { array: span.name.clone(), kind: AssembleErrorKind::Damaged, reason: reason.into() }
 }

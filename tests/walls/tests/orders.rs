@@ -17,7 +17,7 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings plan_words order_sentence result_words warning_values error_words drop_words refusal_words alarm_words warning_words event_words
+        settings plan_words order_sentence result_words warning_values error_words drop_words refusal_words alarm_words warning_words start_words event_words
         api clock log threads event_log mounts udev toml_line atomic_file
         sockets lane_spec directory free ledger ublk
         view since tools

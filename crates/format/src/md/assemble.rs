@@ -10,10 +10,12 @@
 
 mod intent;
 mod logs;
+mod obstacle;
 mod updates;
 mod verdicts;
 
 use self::logs::LastLog;
+pub use self::obstacle::{LackOfLog, Obstacle, Remedy, Unusable};
 use self::updates::{are_rivals, as_freshest_says, counts, has_torn_update, missed_last, without_last_update};
 use self::verdicts::suffices;
 use super::bitmap::BitmapError;
@@ -84,7 +86,7 @@ pub enum Verdict {
     /// Names this array, but cannot be trusted or used.
     Unusable {
         /// Why.
-        reason: String,
+        reason: Unusable,
     },
 }
 
@@ -129,7 +131,7 @@ pub struct AssembleError {
     /// The kind of error, to match on.
     pub kind: AssembleErrorKind,
     /// Cause and remedy.
-    pub reason: String,
+    pub reason: Obstacle,
 }
 
 /// Kinds of [`AssembleError`].
@@ -303,7 +305,7 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
         freshest: freshest.clone(),
         drives: Vec::new(),
         missing_slots: Vec::new(),
-        outcome: Err(AssembleError { array: freshest.name(), kind: AssembleErrorKind::Damaged, reason: String::new() }),
+        outcome: Err(AssembleError { array: freshest.name(), kind: AssembleErrorKind::Damaged, reason: "".into() }),
     };
     let mut sorter = Sorter { freshest, outdated, verdicts: BTreeMap::new(), conflict: None };
     for found in &found {
@@ -322,10 +324,10 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     assembly.missing_slots = sorter.missing_slots();
     for found in found.iter().chain(&others) {
         let verdict = sorter.verdicts.remove(&found.drive).unwrap_or_else(|| Verdict::Unusable {
-            reason: format!(
+            reason: Unusable::Told(format!(
                 "its superblock is of version 1.{}, and those of the other members are of 1.{version}",
                 found.superblock().minor_version()
-            ),
+            )),
         });
         let (drive, name, events) = (found.drive, found.candidate.name.clone(), found.events());
         assembly.drives.push(DriveReport { drive, name, events, verdict });
@@ -339,7 +341,7 @@ struct Sorter<'a> {
     /// Drives with equal events whose last superblock update was torn.
     outdated: BTreeSet<usize>,
     verdicts: BTreeMap<usize, Verdict>,
-    conflict: Option<String>,
+    conflict: Option<Obstacle>,
 }
 
 impl Sorter<'_> {
@@ -407,8 +409,8 @@ impl Sorter<'_> {
         Ok(Start { config, drives: participants.drives, recorder, warnings })
     }
 
-    fn error(&self, kind: AssembleErrorKind, reason: String) -> AssembleError {
-        AssembleError { array: self.freshest.name(), kind, reason }
+    fn error(&self, kind: AssembleErrorKind, reason: impl Into<Obstacle>) -> AssembleError {
+        AssembleError { array: self.freshest.name(), kind, reason: reason.into() }
     }
 
     /// The shape of the array, if Stria serves all that its members hold.
@@ -418,10 +420,7 @@ impl Sorter<'_> {
         let shape = layout_of(&self.freshest.header).map_err(|error| unserved(error.to_string()))?;
         let block_bytes = self.freshest.header.logical_block_size;
         if !options.force && found.iter().all(|found| found.candidate.logical_block_bytes < block_bytes) {
-            return Err(unserved(format!(
-                "the array has logical blocks of {block_bytes} bytes, and all drives that are here have smaller ones, so clients would not find \
-                 their partitions: attach the missing drives, serve it under Linux, or in smaller blocks with --force"
-            )));
+            return Err(self.error(AssembleErrorKind::Unserved, Obstacle::BlocksOfAllSmaller { block_bytes }));
         }
         for found in found.iter().filter(|found| !matches!(self.verdicts[&found.drive], Verdict::Unusable { .. })) {
             let name = &found.candidate.name;
@@ -431,11 +430,8 @@ impl Sorter<'_> {
             }
             let speaks = |log: &&FoundLog| log.speaks_for(self.freshest.utime_micros());
             if let Some(log) = found.member.log.as_ref().filter(speaks).filter(|log| !log.is_understood()) {
-                return Err(unserved(format!(
-                    "the write log of {name} is of version {}, which this program does not know, and the array was not stopped \
-                     cleanly; start and stop it with the program that ran it",
-                    log.version
-                )));
+                let reason = Obstacle::LogOfAnotherVersion { drive: name.clone(), version: log.version };
+                return Err(self.error(AssembleErrorKind::Unserved, reason));
             }
         }
         Ok(shape)
@@ -474,13 +470,8 @@ impl Sorter<'_> {
             return Ok((CLEAN, missing.len() < level.parity_count()));
         }
         if !options.force {
-            let reason = format!(
-                "{} missing or incomplete ({}), the array was not stopped cleanly, and {}, so what a missing member held may be \
-                 reconstructed wrong, also data that was not being written; attach the missing members, or accept that with --force",
-                members(missing.len(), self.slot_count()),
-                list(&missing),
-                self.lack_of_log(found)
-            );
+            let (slot_count, lack) = (self.slot_count(), self.lack_of_log(found));
+            let reason = Obstacle::Unclean { slots: missing, slot_count, lack };
             return Err(self.error(AssembleErrorKind::DirtyDegraded, reason));
         }
         warnings.push(format!(
@@ -536,7 +527,7 @@ impl Sorter<'_> {
         if !level.is_redundant() {
             let missing = self.missing_slots();
             if !missing.is_empty() {
-                return Err(self.too_few(&missing, found, "none", |slots| slots.iter().all(|&there| there)));
+                return Err(self.too_few(missing, found, None, |slots| slots.iter().all(|&there| there)));
             }
             for found in found {
                 if let Verdict::InSync { slot } = self.verdicts[&found.drive] {
@@ -559,14 +550,22 @@ impl Sorter<'_> {
     }
 
     /// `suffices`: whether members in sync in these slots are enough.
-    fn too_few(&self, missing: &[usize], found: &[Found], survives: &str, suffices: impl Fn(&[bool]) -> bool) -> AssembleError {
-        let mut remedies: Vec<_> = found
+    fn too_few(
+        &self,
+        missing: Vec<usize>,
+        found: &[Found],
+        survives: Option<usize>,
+        suffices: impl Fn(&[bool]) -> bool,
+    ) -> AssembleError {
+        let mut remedies: Vec<Remedy> = found
             .iter()
             .filter_map(|found| match &self.verdicts[&found.drive] {
                 Verdict::Away { slot: Some(slot), events_behind, .. } => {
-                    Some(format!("{} (slot {slot}) {}", found.candidate.name, missed(*events_behind)))
+                    Some(Remedy::Missed { drive: found.candidate.name.clone(), slot: *slot, updates: *events_behind })
                 }
-                Verdict::Unusable { reason } => Some(format!("{}: {reason}", found.candidate.name)),
+                Verdict::Unusable { reason } => {
+                    Some(Remedy::Unusable { drive: found.candidate.name.clone(), reason: reason.clone() })
+                }
                 _ => None,
             })
             .collect();
@@ -578,28 +577,15 @@ impl Sorter<'_> {
             }
         }
         remedies.push(match suffices(&slots) {
-            false if remedies.is_empty() => "attach them".to_owned(),
-            false => "attach the missing drives".to_owned(),
-            true => {
-                let names = used.iter().map(|found| found.candidate.name.as_str()).collect::<Vec<_>>().join(", ");
+            false => Remedy::Attach { others_are_told: !remedies.is_empty() },
+            true => Remedy::Force {
+                drives: used.iter().map(|found| found.candidate.name.clone()).collect(),
                 // A member that kept its slot took every write that was acknowledged (R6).
-                let cost = match used.iter().all(|found| counts(self.freshest, found)) {
-                    true => "which tears writes that were in flight, and loses none that was acknowledged",
-                    false => "which loses what was written without it",
-                };
-                format!("attach the missing drives, or start with {names} as it is by --force, {cost}")
-            }
+                is_lossy: !used.iter().all(|found| counts(self.freshest, found)),
+            },
         });
-        AssembleError {
-            array: self.freshest.name(),
-            kind: AssembleErrorKind::Missing,
-            reason: format!(
-                "{} missing or incomplete ({}), and the array survives the loss of {survives}; {}",
-                members(missing.len(), self.slot_count()),
-                list(missing),
-                remedies.join("; ")
-            ),
-        }
+        let slot_count = self.slot_count();
+        self.error(AssembleErrorKind::Missing, Obstacle::TooFew { slots: missing, slot_count, survives, remedies })
     }
 
     fn enough(&self, geometry: &Geometry, found: &[Found]) -> Result<(), AssembleError> {
@@ -607,8 +593,8 @@ impl Sorter<'_> {
         if suffices(geometry, &in_sync) {
             return Ok(());
         }
-        let survives = geometry.losses_survived().to_string();
-        Err(self.too_few(&self.not_in_sync(), found, &survives, |slots| suffices(geometry, slots)))
+        let survives = Some(geometry.losses_survived());
+        Err(self.too_few(self.not_in_sync(), found, survives, |slots| suffices(geometry, slots)))
     }
 }
 
@@ -619,15 +605,6 @@ struct Participants {
     keepers: BTreeMap<MemberId, MemberMetadata>,
     slots: Vec<SlotConfig>,
     spares: Vec<MemberConfig>,
-}
-
-fn list(slots: &[usize]) -> String {
-    let numbers = slots.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
-    format!("{} {numbers}", if slots.len() == 1 { "slot" } else { "slots" })
-}
-
-fn members(count: usize, of: usize) -> String {
-    format!("{count} of {of} members {}", if count == 1 { "is" } else { "are" })
 }
 
 /// Says that a member missed so many superblock updates.

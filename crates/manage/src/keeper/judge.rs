@@ -1,7 +1,7 @@
 //! The decision whether an array can start now, should wait for more drives, or cannot start.
 
 use crate::config::Uuid;
-use crate::error_words::{Lack, Lacks};
+use crate::error_words::{ErrorSentence, Lack, Lacks, Words};
 use stria_format::md::assemble::{AssembleErrorKind, Assembly};
 use stria_host::{Found, PlannedArray, StaysOut, awaited_slots, stays_out};
 
@@ -14,8 +14,8 @@ pub enum Judgement {
     Degraded(PlannedArray, Lacks),
     /// It cannot start on these drives.
     Impossible {
-        /// The reason in words.
-        reason: String,
+        /// The reason.
+        reason: Words,
         /// True if `--force` would start it.
         is_unsafe: bool,
         /// True if too few members are here.
@@ -35,10 +35,10 @@ pub fn judge(mut found: Found, uuid: Uuid) -> (Judgement, Vec<StaysOut>) {
         (_, Some(error)) => {
             let is_unsafe = error.kind == AssembleErrorKind::DirtyDegraded;
             let is_too_few = error.kind == AssembleErrorKind::Missing;
-            Judgement::Impossible { reason: error.to_string(), is_unsafe, is_too_few }
+            Judgement::Impossible { reason: error.into(), is_unsafe, is_too_few }
         }
         (None, None) => Judgement::Impossible {
-            reason: format!("the drives that are here hold spans or parts of array {uuid}, and not the array itself"),
+            reason: ErrorSentence::PartsOnly { array: uuid.to_string() }.into(),
             is_unsafe: false,
             is_too_few: false,
         },

@@ -13,7 +13,7 @@ use crate::atomic_file::replace;
 use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
-use crate::error_words::{ErrorSentence, Words};
+use crate::error_words::{ErrorSentence, Told, Words};
 use crate::event_words::{Ends, EventSentence, ServiceSentence, told};
 use crate::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::meant::{self, cannot_be_read_back, chosen, look};
@@ -107,13 +107,14 @@ impl From<Done> for Outcome {
     }
 }
 
-fn failed(failure: Failure) -> ApiError {
+fn failed(failure: impl Into<Told>) -> ApiError {
+    let Told { failure, words } = failure.into();
     let kind = match failure {
         Failure::Usage(_) => ApiErrorKind::Invalid,
         Failure::Unsafe(_) => ApiErrorKind::Unsafe,
         _ => ApiErrorKind::Failed,
     };
-    ApiError::new(kind, Words::told(failure.to_string()))
+    ApiError::new(kind, *words)
 }
 
 /// Jobs that share a bound.

@@ -790,7 +790,7 @@ fn plan_import(
     if config.owner(Uuid(found.uuid), None).is_some() {
         return Err(refused(ErrorSentence::BelongsAlready { array: short_name(&found.name).to_owned() }));
     }
-    let name = ownership::name_of_import(&config, found, wanted).map_err(refuse)?;
+    let name = ownership::name_of_import(&config, found, wanted).map_err(|told| refused(*told.words))?;
     let (array, named) = (short_name(&found.name).to_owned(), name.clone());
     let title = match foreign::host(&found.name) {
         Some(host) => Say::ImportArrayOf { array, host: host.to_owned(), name: named },

@@ -1,6 +1,6 @@
 //! The bitmap of the array, of those that its members hold, and the bits of it that count.
 
-use super::{AssembleError, AssembleErrorKind, Found, Options, Sorter, Verdict};
+use super::{AssembleError, AssembleErrorKind, Found, Obstacle, Options, Sorter, Verdict};
 use crate::md::bitmap::{self, Bitmap, choose_chunk_bytes};
 use crate::md::superblock::{CLEAN, WRITE_MOSTLY, feature};
 use stria_array::{Geometry, IntentConfig};
@@ -52,11 +52,7 @@ impl Sorter<'_> {
                 bitmap
             }
             None => {
-                return Err(AssembleError {
-                    array: self.freshest.name(),
-                    kind: AssembleErrorKind::Damaged,
-                    reason: format!("no member has a readable write-intent bitmap ({damage}); --force makes a new one"),
-                });
+                return Err(self.error(AssembleErrorKind::Damaged, Obstacle::NoBitmapReadable { fault: damage }));
             }
         };
         let outdated = bitmap.header.events < header.events || bitmap.is_ahead_of(header.events);
@@ -69,11 +65,10 @@ impl Sorter<'_> {
         let space_sectors = spaces.min().unwrap_or(0);
         match bitmap.resize(geometry.sync_sectors(), space_sectors) {
             Ok(()) => Ok(Some(bitmap)),
-            Err(error) => Err(AssembleError {
-                array: self.freshest.name(),
-                kind: AssembleErrorKind::Damaged,
-                reason: format!("{error}; under Linux, mdadm --grow --bitmap=none and then --bitmap=internal makes a new one"),
-            }),
+            Err(error) => Err(self.error(
+                AssembleErrorKind::Damaged,
+                format!("{error}; under Linux, mdadm --grow --bitmap=none and then --bitmap=internal makes a new one"),
+            )),
         }
     }
 
@@ -114,14 +109,10 @@ impl Sorter<'_> {
         let slow = found.iter().filter(|found| found.superblock().header.devflags & WRITE_MOSTLY != 0);
         let first = |found: &&Found| matches!(self.verdicts[&found.drive], Verdict::InSync { slot: 0 });
         match slow.into_iter().find(first) {
-            Some(found) => Err(self.error(
-                AssembleErrorKind::Unserved,
-                format!(
-                    "it was not stopped cleanly, and {}, its first member, may lack writes that Linux has acknowledged (write-mostly, \
-                     with writes behind); start and stop it under Linux once, which copies the other member",
-                    found.candidate.name
-                ),
-            )),
+            Some(found) => {
+                let reason = Obstacle::WriteBehind { drive: found.candidate.name.clone() };
+                Err(self.error(AssembleErrorKind::Unserved, reason))
+            }
             None => Ok(()),
         }
     }

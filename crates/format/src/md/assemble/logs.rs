@@ -1,6 +1,6 @@
 //! The write logs of the last run, of either kind, together.
 
-use super::{AssembleError, AssembleErrorKind, Found, Options, Sorter, Verdict};
+use super::{AssembleError, AssembleErrorKind, Found, LackOfLog, Options, Sorter, Verdict};
 use crate::md::log::{FoundLog, FoundPart, LostLog, RECORDS_MAX, REPLAY_SECTORS_MAX, names_no_session, replay_sectors};
 use crate::md::ppl::{self, FoundPpl, PplLocation};
 use crate::md::recorder::LogKeeping;
@@ -57,17 +57,14 @@ impl Sorter<'_> {
     }
 
     /// The reason why no log makes up for a missing member.
-    pub(super) fn lack_of_log(&self, found: &[Found]) -> String {
+    pub(super) fn lack_of_log(&self, found: &[Found]) -> LackOfLog {
         let is_damaged = |found: &&Found| {
             let (log, ppl) = (found.member.log.as_ref(), found.member.ppl.as_ref());
             let log_is = log.is_some_and(|log| log.is_damaged() || log.unreadable.is_some());
             self.is_filled(found) && (log_is || ppl.is_some_and(|ppl| !ppl.is_sound()))
         };
-        let damaged: Vec<&str> = found.iter().filter(is_damaged).map(|found| found.candidate.name.as_str()).collect();
-        match damaged.is_empty() {
-            true => "no log covers its last writes".into(),
-            false => format!("the log on {} is damaged", damaged.join(", ")),
-        }
+        let damaged: Vec<String> = found.iter().filter(is_damaged).map(|found| found.candidate.name.clone()).collect();
+        if damaged.is_empty() { LackOfLog::None } else { LackOfLog::Damaged(damaged) }
     }
 
     /// The log of this run.

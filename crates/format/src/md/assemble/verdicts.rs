@@ -1,22 +1,15 @@
 //! What each drive is to its array, and drives that contradict each other.
 
 use super::updates::{counts, roles_of};
-use super::{Found, Sorter, Verdict, missed};
+use super::{Found, Obstacle, Sorter, Unusable, Verdict, missed};
 use crate::md::bitmap::{Bitmap, BitmapError};
 use crate::md::counts;
 use crate::md::log::LogSpace;
-use crate::md::recorder::{NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, returnable};
+use crate::md::recorder::returnable;
 use crate::md::shape::keeps_parity;
 use crate::md::superblock::{ROLES_MAX, Role, Superblock, feature, synced};
 use std::collections::BTreeMap;
 use stria_array::{ArraySector, Geometry, Layout, Level, Synced};
-use stria_block::show_size;
-
-/// The remedy for a member whose own metadata are in the way.
-const ADD: &str = "`stria add` gives it new metadata, with space for it";
-
-const ANOTHER_SHAPE: &str =
-    "its superblock describes another array shape than the superblocks of the other members; it cannot be used with them";
 
 impl Sorter<'_> {
     pub(super) fn judge(&mut self, found: &Found) {
@@ -27,22 +20,22 @@ impl Sorter<'_> {
     fn verdict(&self, found: &Found) -> Verdict {
         let (superblock, freshest) = (found.superblock(), self.freshest);
         let (header, truth) = (&superblock.header, &freshest.header);
-        let unusable = |reason: String| Verdict::Unusable { reason };
+        let unusable = |reason: Unusable| Verdict::Unusable { reason };
+        let too_small = |space: u64| Unusable::TooSmall {
+            missing_bytes: (truth.size - space).saturating_mul(512),
+            needed_bytes: truth.size.saturating_mul(512),
+        };
         if let Err(what) = &found.member.bad_blocks {
-            return unusable(what.clone());
+            return unusable(what.clone().into());
         }
         let own = superblock.role();
         if own == Role::Spare {
             return match header.data_size {
                 // Its superblock would keep this shape in a slot.
-                _ if superblock.shape() != freshest.shape() => unusable(ANOTHER_SHAPE.into()),
-                space if space < truth.size => unusable(format!(
-                    "it is {} too small: {} are needed for data; use a larger drive",
-                    show_size((truth.size - space).saturating_mul(512)),
-                    show_size(truth.size.saturating_mul(512))
-                )),
+                _ if superblock.shape() != freshest.shape() => unusable(Unusable::AnotherShape),
+                space if space < truth.size => unusable(too_small(space)),
                 _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
-                    unusable("either it or the array has a partial parity log, but not both; add it anew".into())
+                    unusable("either it or the array has a partial parity log, but not both; add it anew".to_owned().into())
                 }
                 _ => Verdict::Spare,
             };
@@ -53,23 +46,19 @@ impl Sorter<'_> {
         if events_behind > 1 {
             // What it requires does not concern the others, which ran without it.
             if let Err(error) = superblock.servable() {
-                return unusable(error.to_string());
+                return unusable(error.to_string().into());
             }
             if let Some(Err(BitmapError::Unserved(what))) = &found.member.bitmap {
-                return unusable(what.clone());
+                return unusable(what.clone().into());
             }
             // R27: two events less means that it was away. Whether the bitmap reaches back is decided when the bitmap is known.
             return away(own_slot, None);
         }
         if shape(superblock) != shape(freshest) {
-            return unusable(ANOTHER_SHAPE.into());
+            return unusable(Unusable::AnotherShape);
         }
         if header.data_size < truth.size {
-            return unusable(format!(
-                "it is {} too small: {} are needed for data; use a larger drive",
-                show_size((truth.size - header.data_size).saturating_mul(512)),
-                show_size(truth.size.saturating_mul(512))
-            ));
+            return unusable(too_small(header.data_size));
         }
         // A member that is one event behind may have been failed in the update that it missed.
         let role = match events_behind {
@@ -78,7 +67,7 @@ impl Sorter<'_> {
         };
         match role {
             Role::Slot(slot) if usize::from(slot) >= self.slot_count() => {
-                unusable(format!("it claims slot {slot}, and the array has {} slots; add it anew", self.slot_count()))
+                unusable(format!("it claims slot {slot}, and the array has {} slots; add it anew", self.slot_count()).into())
             }
             Role::Slot(slot) => {
                 let slot = usize::from(slot);
@@ -94,7 +83,7 @@ impl Sorter<'_> {
             }
             Role::Faulty if own == Role::Faulty => Verdict::Faulty,
             Role::Spare | Role::Faulty => away(own_slot, None),
-            Role::Journal => unusable("it is a journal device, which Stria does not serve".into()),
+            Role::Journal => unusable(Unusable::Journal),
         }
     }
 
@@ -106,14 +95,14 @@ impl Sorter<'_> {
                     let found = found.iter().find(|found| found.superblock().header.dev_number == number);
                     found.map_or("a member", |found| found.candidate.name.as_str())
                 };
-                self.conflict.get_or_insert(format!(
+                self.conflict.get_or_insert(Obstacle::Told(format!(
                     "{} counts {} superblock updates and {} {}, and {why}: one of the two counts is wrong; compare both drives with `stria examine`, and start the array without \
                      the one whose count is wrong",
                     name(self.freshest.header.dev_number),
                     self.freshest.header.events,
                     other.candidate.name,
                     other.events()
-                ));
+                )));
             }
         }
     }
@@ -126,14 +115,11 @@ impl Sorter<'_> {
                     continue;
                 }
                 let (older, newer) = if one.events() <= other.events() { (one, other) } else { (other, one) };
-                let reason =
-                    |of: &Found| format!("it is a copy of {}, or another path to it: detach one of the two", of.candidate.name);
+                let reason = |of: &Found| Unusable::CopyOf { other: of.candidate.name.clone() };
                 if older.events() == newer.events() {
                     self.verdicts.insert(newer.drive, Verdict::Unusable { reason: reason(older) });
-                    self.conflict.get_or_insert(format!(
-                        "{} and {} are copies of the same member, or two paths to it; detach the one that is not in use",
-                        one.candidate.name, other.candidate.name
-                    ));
+                    let (drive, other) = (one.candidate.name.clone(), other.candidate.name.clone());
+                    self.conflict.get_or_insert(Obstacle::Copies { drive, other });
                 }
                 self.verdicts.insert(older.drive, Verdict::Unusable { reason: reason(newer) });
             }
@@ -145,11 +131,7 @@ impl Sorter<'_> {
     pub(super) fn refuse_firmware_raid(&mut self, found: &[Found]) {
         let marked = found.iter().find_map(|one| Some((&one.candidate.name, one.member.firmware_raid.as_ref()?)));
         if let Some((name, mark)) = marked {
-            self.conflict.get_or_insert(format!(
-                "{name} carries {mark} behind its data (sector {}), so the array may lie on that volume; serve the volume's own device \
-                 (`mdadm --assemble --scan`), or, if the mark is only left over, erase it with `wipefs` or start with --force",
-                mark.start_sector
-            ));
+            self.conflict.get_or_insert(Obstacle::FirmwareRaid { drive: name.clone(), mark: Box::new(mark.clone()) });
         }
     }
 
@@ -166,14 +148,9 @@ impl Sorter<'_> {
         };
         let (one, other): (Vec<&Found>, Vec<_>) =
             found.iter().filter(same_count).partition(|found| roles_of(found.superblock()) == truth);
-        let names = |side: &[&Found]| side.iter().map(|found| found.candidate.name.as_str()).collect::<Vec<_>>().join(", ");
+        let names = |side: &[&Found]| side.iter().map(|found| found.candidate.name.clone()).collect();
         if !other.is_empty() {
-            self.conflict.get_or_insert(format!(
-                "{} on one side and {} on the other were run without each other, and their data differ; \
-                 start it with the drives of one side, and add the others anew",
-                names(&one),
-                names(&other)
-            ));
+            self.conflict.get_or_insert(Obstacle::RunApart { drives: names(&one), others: names(&other) });
         }
     }
 
@@ -191,8 +168,8 @@ impl Sorter<'_> {
                 continue;
             }
             let reason = match taken.insert(number, &found.candidate.name) {
-                Some(other) => format!("{other} has the same device number, {number}; add it anew"),
-                None if number as usize >= roles_max => format!("its device number, {number}, is impossible; add it anew"),
+                Some(other) => Unusable::SameNumber { other: other.clone(), number },
+                None if number as usize >= roles_max => format!("its device number, {number}, is impossible; add it anew").into(),
                 None => continue,
             };
             *verdict = Verdict::Unusable { reason };
@@ -209,11 +186,8 @@ impl Sorter<'_> {
             {
                 let says = found.iter().find(|found| found.superblock().header.dev_number == self.freshest.header.dev_number);
                 let says = says.map_or("another member", |found| found.candidate.name.as_str());
-                self.conflict.get_or_insert(format!(
-                    "{} says that it holds slot {own}, and {says} that it holds slot {other}: one of the two superblocks is damaged; compare both \
-                     drives with `stria examine`, and start the array without the one that is wrong",
-                    one.candidate.name
-                ));
+                let drive = one.candidate.name.clone();
+                self.conflict.get_or_insert(Obstacle::OtherSlot { drive, own_slot: own, other: says.to_owned(), slot: other });
             }
         }
     }
@@ -236,12 +210,10 @@ impl Sorter<'_> {
                 }
                 let (older, newer) = if one.events() <= other.events() { (one, other) } else { (other, one) };
                 if older.events() == newer.events() {
-                    self.conflict.get_or_insert(format!(
-                        "{} and {} both claim slot {}; detach the one that does not belong",
-                        one.candidate.name, other.candidate.name, a.0
-                    ));
+                    let (drive, other) = (one.candidate.name.clone(), other.candidate.name.clone());
+                    self.conflict.get_or_insert(Obstacle::ClaimOneSlot { drive, other, slot: a.0 });
                 }
-                let reason = format!("{} holds slot {} with a newer superblock", newer.candidate.name, a.0);
+                let reason = Unusable::Outdated { other: newer.candidate.name.clone(), slot: a.0 };
                 self.verdicts.insert(older.drive, Verdict::Unusable { reason });
             }
         }
@@ -252,7 +224,7 @@ impl Sorter<'_> {
         for found in found.iter().filter(|found| found.bitmap_space_sectors() < bitmap.size_sectors()) {
             let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
             if matches!(verdict, Verdict::Rebuilding { .. } | Verdict::Replacement { .. } | Verdict::Spare) {
-                *verdict = Verdict::Unusable { reason: format!("{NO_SPACE_FOR_BITMAP}; {ADD}") };
+                *verdict = Verdict::Unusable { reason: Unusable::NoSpaceForBitmap };
             }
         }
     }
@@ -269,7 +241,7 @@ impl Sorter<'_> {
         for found in found.iter().filter(|&found| space(found) < Some(least)) {
             let verdict = self.verdicts.get_mut(&found.drive).expect("every drive was judged");
             if *verdict == Verdict::Spare {
-                *verdict = Verdict::Unusable { reason: format!("{NO_SPACE_FOR_LOG}; {ADD}") };
+                *verdict = Verdict::Unusable { reason: Unusable::NoSpaceForLog };
             }
         }
     }
@@ -355,7 +327,7 @@ impl Sorter<'_> {
             for verdict in self.verdicts.values_mut() {
                 if matches!(*verdict, Verdict::Rebuilding { slot: held, .. } | Verdict::Replacement { slot: held, .. } if held == slot)
                 {
-                    let reason = format!("--force put {} into its slot, {slot}; add it anew", found.candidate.name);
+                    let reason = Unusable::PutInByForce { drive: found.candidate.name.clone(), slot };
                     *verdict = Verdict::Unusable { reason };
                 }
             }
