@@ -144,11 +144,15 @@ impl Size {
         self.lost.get_or_init(|| why.into());
     }
 
-    /// Marks the drive as lost: it ends before its recorded end. A device that is pulled out has no size left, and loses no data.
-    /// `own`: the open drive.
+    /// Marks the drive as lost: it ends before its recorded end. `own`: the open drive.
     pub(crate) fn lose_end(&self, own: &File, why: String) {
-        let is_pulled = self.file.is_none() && device_bytes(own).is_ok_and(|now| now == 0);
-        if !is_pulled && self.lost.get().is_none() {
+        let left_bytes = if self.file.is_none() { device_bytes(own).ok() } else { None };
+        self.end_early(left_bytes, why);
+    }
+
+    /// The same of a drive with so much left, if that is known. A device that is pulled out has no size left, and loses no data.
+    fn end_early(&self, left_bytes: Option<u64>, why: String) {
+        if left_bytes != Some(0) && self.lost.get().is_none() {
             self.cut_short.store(true, Ordering::SeqCst);
         }
         self.lose(why);
@@ -240,10 +244,15 @@ impl Size {
         if self.entry.as_ref().is_some_and(is_gone) {
             return self.lose(format!("member {name} is gone: it was pulled, or its controller or cable has failed"));
         }
-        if let Ok(now) = device_bytes(own)
-            && now < bytes
-        {
-            self.lose_end(own, format!("member {name} has become smaller while in use, from {bytes} to {now} bytes"));
+        if let Ok(now) = device_bytes(own) {
+            self.compare(bytes, now, name);
+        }
+    }
+
+    /// A device of `bytes` has `now`.
+    fn compare(&self, bytes: u64, now: u64, name: impl std::fmt::Display) {
+        if now < bytes {
+            self.end_early(Some(now), format!("member {name} has become smaller while in use, from {bytes} to {now} bytes"));
         }
     }
 }
@@ -387,11 +396,7 @@ mod tests {
     /// A device that was pulled out was taken for cut short where its size went first, and never returned by the bitmap.
     #[test]
     fn a_device_without_a_size_was_pulled_and_a_smaller_one_was_cut_short() {
-        let folder = tempfile::tempdir().expect("a folder");
         for (left, is_cut) in [(0, false), (2048, true)] {
-            let device = folder.path().join("device");
-            std::fs::write(&device, vec![0; left]).expect("a file");
-            let file = File::open(&device).expect("a file");
             let size = Size {
                 file: None,
                 device_bytes: Some(4096),
@@ -404,7 +409,7 @@ mod tests {
                 cut_short: Arc::default(),
             };
             let cut_short = size.cut_short();
-            size.look_at_device(&file, "/dev/sdb");
+            size.compare(4096, left, "/dev/sdb");
             assert!(size.lost().is_some());
             assert_eq!(cut_short.load(Ordering::SeqCst), is_cut, "{left} bytes");
         }

@@ -774,6 +774,7 @@ mod tests {
             "format/src/md/recorder.rs",
             "format/src/md/recorder/join.rs",
             "format/src/md/assemble/logs.rs",
+            "format/src/md/assemble/obstacle.rs",
             "format/src/md/create.rs",
             "host/src/examine.rs",
             "host/src/rework.rs",
