@@ -133,8 +133,8 @@ while True:
 }
 
 /** Waits for a condition that no screen shows. */
-export async function until(what, is_so) {
-  const end = Date.now() + PATIENCE;
+export async function until(what, is_so, patience = PATIENCE) {
+  const end = Date.now() + patience;
   while (!(await is_so())) {
     assert.ok(Date.now() < end, `waited in vain for ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));

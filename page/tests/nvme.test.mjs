@@ -89,7 +89,8 @@ test("a pulled NVMe drive is found by its serial number, replaced and rebuilt, o
       socket.on("error", () => resolve(false));
       socket.on("close", () => resolve(false));
     });
-    await until("the guest", answers);
+    // It boots without help of the processor, on a busy machine in more than a minute.
+    await until("the guest", answers, 3 * PATIENCE);
     const { page, faults } = await open(chromium, `https://localhost:${port}/`, { ignoreHTTPSErrors: true });
     const dialog = page.getByRole("dialog");
     const press = (name) => page.getByRole("button", { name, exact: true }).click();
