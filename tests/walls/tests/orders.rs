@@ -79,8 +79,8 @@ fn of_the_tree_on_real_drives() {
     holds(
         "crates/host",
         "
-        error beneath block_devices candidate answers hosted_drive checked words examine clock merger newcomer sync_io hosted
-        lacking marks firmware open choose create report lanes rework
+        error beneath block_devices candidate answers hosted_drive checked words firmware examine clock merger newcomer sync_io hosted
+        lacking marks open choose create report lanes rework
         ",
     );
     holds("crates/tree", "create tree join lanes plan nest");
