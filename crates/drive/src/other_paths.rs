@@ -6,7 +6,7 @@
 //! share them.
 
 use crate::lock::{exclusive_holder, file_holder, patiently};
-use crate::sysfs::device_folder;
+use crate::sysfs::{SYSFS, device_folder};
 use crate::within::{metadata_of_each_within, metadata_within, within_each};
 use crate::{DriveError, Identity};
 use rustix::fs::{Mode, OFlags};
@@ -30,7 +30,7 @@ const LOOP_FILES_WITHIN: Duration = Duration::from_millis(500);
 /// One of them is in use, or the file behind a loop device is.
 pub(crate) fn claim(path: &Path, number: u64) -> Result<Vec<File>, DriveError> {
     let busy = |holder| DriveError::Busy { path: path.to_owned(), holder, ends: false };
-    let sysfs = Path::new("/sys");
+    let sysfs = Path::new(SYSFS);
     if let Some((file, holder)) = backing_file(sysfs, number).and_then(|file| file_holder(&file.1).map(|holder| (file.0, holder)))
     {
         return Err(busy(format!("{holder}, which uses the file behind it, {file}")));

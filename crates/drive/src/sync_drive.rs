@@ -454,7 +454,7 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
             DriveError::Denied { path, how: "for reading", source }
         }
         Some(Errno::ACCESS | Errno::PERM) => DriveError::Denied { path, how: "for writing", source },
-        Some(Errno::BUSY) if let Some(map) = map_over(Path::new("/sys"), device_number) => {
+        Some(Errno::BUSY) if let Some(map) = map_over(Path::new(SYSFS), device_number) => {
             let map = map.display();
             unfit(&path, format!("it is one of several paths to a drive: name {map} instead, which is all of them"))
         }

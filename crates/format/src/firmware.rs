@@ -93,7 +93,6 @@ impl Volume {
     /// The description of the volume and of this drive in it: lines of name and value, in the words of
     /// [`md::examine`](crate::md::examine).
     pub fn lines(&self) -> Vec<(&'static str, String)> {
-        let features = if self.level == 0 { feature::RAID0_LAYOUT } else { 0 };
         let letter = |slot: &Slot| match slot {
             Slot::InSync => 'A',
             Slot::Rebuilding => 'R',
@@ -104,7 +103,7 @@ impl Volume {
             Slot::Rebuilding => format!("Rebuilding device {}", self.slot),
             Slot::Missing => format!("Failed device {}", self.slot),
         };
-        let layout = layout_name(self.level, self.layout, features).map(|layout| ("Layout", layout));
+        let layout = layout_name(self.level, self.layout, self.layout_feature()).map(|layout| ("Layout", layout));
         let strip = (self.level != 1).then(|| ("Chunk Size", format!("{}K", self.strip_sectors / 2)));
         [
             ("Volume UUID", uuid_text(&self.uuid)),
@@ -125,6 +124,11 @@ impl Volume {
         .collect()
     }
 
+    /// md's feature that says that the layout of a RAID 0 is known.
+    fn layout_feature(&self) -> u32 {
+        if self.level == 0 { feature::RAID0_LAYOUT } else { 0 }
+    }
+
     /// The drive as a member of this volume, as if md had written it.
     ///
     /// # Errors
@@ -138,11 +142,10 @@ impl Volume {
             Slot::InSync | Slot::Rebuilding => Role::Slot(slot as u16),
         };
         let is_partial = self.slots[self.slot] == Slot::Rebuilding;
-        let raid0 = if self.level == 0 { feature::RAID0_LAYOUT } else { 0 };
         let header = Header {
             magic: MAGIC,
             major_version: 1,
-            feature_map: raid0 | if is_partial { feature::RECOVERY_OFFSET } else { 0 },
+            feature_map: self.layout_feature() | if is_partial { feature::RECOVERY_OFFSET } else { 0 },
             set_uuid: self.uuid,
             set_name,
             level: self.level,

@@ -33,7 +33,7 @@ pub(crate) fn as_members(
     }
     let mut members = Vec::new();
     for (drive, candidate) in drives {
-        if !candidate.carries.iter().any(Signature::is_of_readable_volume) {
+        if !is_member(&candidate) {
             members.push((drive, candidate));
             continue;
         }
@@ -49,9 +49,14 @@ pub(crate) fn as_members(
     Ok(members)
 }
 
+/// True if the drive belongs to firmware RAID whose volumes can be read.
+fn is_member(candidate: &Candidate) -> bool {
+    candidate.carries.iter().any(Signature::is_of_readable_volume)
+}
+
 /// The volumes of firmware RAID on a drive, or why they cannot be told; none on most drives.
 pub(crate) fn told(drive: &SyncDrive, candidate: &Candidate) -> Result<Vec<Volume>, HostError> {
-    match candidate.carries.iter().any(Signature::is_of_readable_volume) {
+    match is_member(candidate) {
         true => volumes_of(drive, candidate),
         false => Ok(Vec::new()),
     }
