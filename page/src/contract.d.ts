@@ -3121,10 +3121,6 @@ export interface components {
             values: Record<string, never>;
         } | {
             /** @constant */
-            code: "forecasts-busy";
-            values: Record<string, never>;
-        } | {
-            /** @constant */
             code: "forecast-count";
             values: {
                 /** Format: uint */
@@ -4317,6 +4313,8 @@ export interface components {
             by_plan: boolean;
             /** @description Drives that the planner knows. */
             known: components["schemas"]["KnownDrive"][];
+            /** @description True: the planner is at work. Ask again. */
+            later: boolean;
             /** @description Each level that was planned. */
             levels: components["schemas"]["LevelForecast"][];
             /** @description The drive of the catalogue that was taken. */

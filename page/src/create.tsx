@@ -63,14 +63,24 @@ function useForecast(asked: boolean, drives: string[], spares: number, purpose: 
   useEffect(() => {
     if (!asked || drives.length === 0) return;
     let is_current = true;
+    let again: number | undefined;
     set_busy(true);
-    server.forecast({ drives, spares, purpose, ...(like === "" ? {} : { like }) }).then(
-      (next) => is_current && (set_told(next), set_busy(false)),
-      // Without a forecast the laws remain, which the page knows itself.
-      () => is_current && (set_told(null), set_busy(false)),
-    );
+    const look = () =>
+      server.forecast({ drives, spares, purpose, ...(like === "" ? {} : { like }) }).then(
+        (next) => {
+          if (!is_current) return;
+          set_told(next);
+          set_busy(next.later);
+          // The planner may work for another reader first, who gets the answer at once.
+          if (next.later) again = window.setTimeout(look, 1000);
+        },
+        // Without a forecast the laws remain, which the page knows itself.
+        () => is_current && (set_told(null), set_busy(false)),
+      );
+    void look();
     return () => {
       is_current = false;
+      window.clearTimeout(again);
     };
   }, [asked, drives.join("\n"), spares, purpose, like]);
   return { told, busy };

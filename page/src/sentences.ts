@@ -388,7 +388,6 @@ export const sentences: { readonly [C in Spoken["code"]]: Words } = {
   "no-sweep-runs": ["bei Verbund „{array}“ laufen weder Abgleich noch Wiederherstellung noch Prüfung, also kosten sie nichts", "у массива «{array}» не идут ни синхронизация, ни восстановление, ни проверка, поэтому они ничего не стоят"],
   "sweep-ended": ["{sweep_kind}: inzwischen beendet", "{sweep_kind}: уже закончено"],
   "no-client-request": ["kein Client hat inzwischen etwas angefragt, daher kostet es Clients jetzt nichts", "клиенты за это время ничего не запрашивали, поэтому сейчас это им ничего не стоит"],
-  "forecasts-busy": ["eine andere Vorhersage läuft: nochmals fragen, wenn sie fertig ist, binnen einer Minute", "уже составляется другой прогноз: повторите, когда он закончится, в течение минуты"],
   "forecast-count": ["eine Vorhersage gilt für 1 bis {most} Laufwerke", "прогноз составляется для 1–{most} накопителей"],
   "no-alarm-channel": ["kein Weg für Alarme ist eingerichtet", "канал тревог не настроен"],
   "channels-changed": ["die Wege der Alarme wurden inzwischen von jemand anderem geändert: neu lesen", "каналы тревог тем временем изменил кто-то другой: прочитайте снова"],

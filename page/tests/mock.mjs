@@ -291,6 +291,8 @@ export async function mock(scene_name, port = 0) {
     const members = [view, ...view.spans].flatMap((part) => part.members).filter((one) => one.direct !== null && one.role !== "failed").map((one, index) => ({ path: one.path, reads_per_s: 9000 * swing + index * 90, writes_per_s: 4100, read_bytes_per_s: (270 + index * 7) * swing * 2 ** 20, written_bytes_per_s: 140 * swing * 2 ** 20 }));
     return { over_ms: 1000, total: { peer: "", requests_per_s: 21000 * swing, read_bytes_per_s: 1400 * swing * 2 ** 20, written_bytes_per_s: 390 * swing * 2 ** 20, in_flight: 37 }, clients: [], members, lanes: scene.lanes ?? [0.34 * swing, 0.21] };
   };
+  // What the planner was asked for before.
+  const forecasts = new Set();
   const answers = {
     "GET /api/v1": () => ({ version: "0.9.0", api: 1, machine: "box.example", boot: "1", time_ms: Date.now(), zone: scene.zone ?? "Europe/Berlin", user: scene.user ?? USER }),
     "GET /api/v1/session": () => scene.user ?? USER,
@@ -310,7 +312,7 @@ export async function mock(scene_name, port = 0) {
     "GET /api/v1/routine/settings": () => scene.routine ?? { scrub: "Sun *-*-1..7 01:00", scrubs: { [scene.arrays[0]?.name ?? "tank"]: "Sat *-*-* 02:00" }, self_test: "weekly", long_self_test: "never", hours: "22:00-06:00", tag: "as read" },
     "PUT /api/v1/routine/settings": (body) => ((scene.routine = body), { message: "the configuration is read anew" }),
     "GET /api/v1/reports": () => ({ folder: "/var/lib/stria/reports", files: [{ name: "lab-tank.html", changed_ms: Date.now() - DAY }, { name: "plan.html", changed_ms: Date.now() - 2 * DAY }] }),
-    "POST /api/v1/forecast": ({ like }) => forecast(like),
+    "POST /api/v1/forecast": ({ like }) => forecast(like, like && !forecasts.has(like) && forecasts.add(like)),
     "POST /api/v1/actions": (body) => job(body),
     "POST /api/v1/plans": (action) => ({ token: JSON.stringify(action), expires_ms: clock() + 600_000, plan: plan(action), takes: takes(action) }),
     "POST /api/v1/jobs": ({ token }) => job(JSON.parse(token)),
@@ -403,12 +405,13 @@ const limits = () => ({ at_ms: Date.now() - 60_000, together_bytes_per_s: 5.1e9,
 
 const PRICE = { at_ms: Date.now(), kind: "rebuild", sweep_bytes_per_s: 512 << 20, running: { requests_per_s: 17800, bytes_per_s: 1.3e9, mean_us: 410 }, held: { requests_per_s: 21100, bytes_per_s: 1.6e9, mean_us: 330 }, noise: 0.03 };
 
-/** What the planner says of five P4510, in round figures. */
-function forecast(like) {
+/** What the planner says of five P4510, in round figures; `later`: it is still at work. */
+function forecast(like, later) {
   const known = [{ key: "p4510", name: "Intel SSD DC P4510 (64-layer TLC), taken as 4 TB" }, { key: "s3500", name: "Intel SSD DC S3500 480 GB (20 nm MLC)" }];
-  if (!like) return { by_plan: false, text: "the planner's catalogue has no model of these drives", like: null, known, levels: [] };
+  if (!like) return { by_plan: false, later: false, text: "the planner's catalogue has no model of these drives", like: null, known, levels: [] };
+  if (later) return { by_plan: false, later: true, text: "the planner is at work: ask again", like: null, known, levels: [] };
   const level = (level, requests_per_s, mean_us, degraded_share, rebuild_s, wear, loss_per_year) => ({ level, requests_per_s, bytes_per_s: requests_per_s * 4096, mean_us, read_p99_us: mean_us * 5, degraded_share, rebuild_s, wear, loss_per_year, strip_bytes: 65536 });
-  return { by_plan: true, text: known[0].name, like, known, levels: [level("0", 580518, 112, null, null, 1, 0.031), level("10", 518108, 123, 0.9, 1677, 2.1, 9.7e-6), level("5", 275847, 231, 0.85, 1692, 3.9, 4.9e-5), level("6", 218138, 293, 0.88, 1692, 6.6, 2.4e-9)] };
+  return { by_plan: true, later: false, text: known[0].name, like, known, levels: [level("0", 580518, 112, null, null, 1, 0.031), level("10", 518108, 123, 0.9, 1677, 2.1, 9.7e-6), level("5", 275847, 231, 0.85, 1692, 3.9, 4.9e-5), level("6", 218138, 293, 0.88, 1692, 6.6, 2.4e-9)] };
 }
 
 const USER = { name: "root (user 0)", role: "admin", via: "unix" };

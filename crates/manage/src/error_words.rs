@@ -574,7 +574,6 @@ sentences! {
         NoSweepRuns { array: String } => "no resync, rebuild or scrub of \"{array}\" runs, so it costs nothing",
         SweepEnded { sweep_kind: String } => "the {sweep_kind} ended meanwhile",
         NoClientRequest {} => "no client sent a request meanwhile, so the sweep costs clients nothing now",
-        ForecastsBusy {} => "another forecast is being made: ask again when it has ended, within a minute",
         ForecastCount { most: usize } => "a forecast is for 1 to {most} drives",
         NoAlarmChannel {} => "no channel for alarms is configured: add one to [alarms] in stria.toml, or serve with --alarm-mail, --alarm-webhook, --alarm-exec or --alarms",
         ChannelsChanged {} => "the channels of alarms were changed by somebody else since they were read: read them again",

@@ -1,7 +1,8 @@
 //! What each level would make of drives that are chosen: by the planner where it is installed and knows the drives, by law
 //! otherwise.
 //!
-//! The planner is a program of its own, `stria-plan`. Its answers are the same every time, so they are kept.
+//! The planner is a program of its own, `stria-plan`. Its answers are the same every time, so they are kept. On a busy machine one
+//! may take minutes: then whoever asks is told that it comes later, and the planner goes on.
 
 use super::drives;
 use super::machine::Machine;
@@ -11,14 +12,19 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use stria_block::NO_THREAD;
 use stria_terminal::program;
 
 /// The planner has so long for an answer.
-const PATIENCE: Duration = Duration::from_secs(25);
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The planner has so long to tell its catalogue, which it reads from no drive.
+const CATALOGUE_PATIENCE: Duration = Duration::from_secs(25);
+/// Whoever asks waits for so long before it is told that the answer comes later.
+const WAIT: Duration = Duration::from_secs(10);
 /// Answers that are kept.
 const KEPT_MAX: usize = 64;
 /// The most drives that are planned with.
@@ -80,6 +86,8 @@ pub struct LevelForecast {
 pub struct Forecasts {
     /// True: the planner's models say it. False: nothing but laws is known, for the reason in `text`.
     pub by_plan: bool,
+    /// True: the planner is at work. Ask again.
+    pub later: bool,
     /// The drive and purpose that the models are of, or why there are none.
     pub text: String,
     /// The drive of the catalogue that was taken.
@@ -90,26 +98,43 @@ pub struct Forecasts {
     pub levels: Vec<LevelForecast>,
 }
 
-/// Answers of the planner.
-#[derive(Default)]
-pub struct Planner {
-    answers: Mutex<BTreeMap<String, Vec<LevelForecast>>>,
-    catalogue: Mutex<Option<(Vec<KnownDrive>, Vec<(String, String)>)>>,
-    /// Held while the planner runs. A forecast takes a processor for many seconds, and every viewer may order one.
-    turn: Mutex<()>,
+/// Levels of a forecast, or why there are none.
+type Answer = Result<Vec<LevelForecast>, String>;
+
+/// What the planner knows by itself.
+#[derive(Clone, Debug, PartialEq)]
+struct Catalogue {
+    drives: Vec<KnownDrive>,
+    /// Parts of model names with the keys of their drives.
+    models: Vec<(String, String)>,
 }
 
-/// Why the planner has no answer.
-#[derive(Debug, PartialEq)]
-enum Silence {
-    /// It works on another one.
-    Busy,
-    /// The reason, in words.
-    Unknown(String),
+/// The planner's answers.
+pub struct Planner {
+    program: PathBuf,
+    catalogue: Mutex<Option<Catalogue>>,
+    work: Arc<Work>,
+}
+
+/// What the planner is at.
+#[derive(Default)]
+struct Work {
+    state: Mutex<WorkState>,
+    /// An answer has come.
+    answered: Condvar,
+}
+
+#[derive(Default)]
+struct WorkState {
+    /// The wish that the planner works on. It takes a processor for many seconds, and every viewer may order one, so there is
+    /// one at a time.
+    at: Option<String>,
+    /// Reasons are told once, and the planner is tried again when somebody asks again.
+    answers: BTreeMap<String, Answer>,
 }
 
 fn laws(text: String, known: Vec<KnownDrive>) -> Forecasts {
-    Forecasts { by_plan: false, text, like: None, known, levels: Vec::new() }
+    Forecasts { by_plan: false, later: false, text, like: None, known, levels: Vec::new() }
 }
 
 /// What each level would make of these drives.
@@ -125,10 +150,9 @@ pub fn forecast(planner: &Planner, machine: &Machine, wish: &ForecastRequest) ->
     if wish.drives.is_empty() || wish.drives.len() > DRIVES_MAX || wish.spares > DRIVES_MAX {
         return Err(ApiError::new(ApiErrorKind::Invalid, ErrorSentence::ForecastCount { most: DRIVES_MAX }));
     }
-    let (known, models) = match planner.catalogue() {
+    let Catalogue { drives: known, models } = match planner.catalogue() {
         Ok(catalogue) => catalogue,
-        Err(Silence::Unknown(text)) => return Ok(laws(text, Vec::new())),
-        Err(Silence::Busy) => return Err(busy()),
+        Err(text) => return Ok(laws(text, Vec::new())),
     };
     let pages = drives::pages(drives::paths(&machine.keeper.config().daemon), &machine.entries(false), &[], &[]);
     let model_of = |path: &String| pages.iter().find(|page| page.path == *path).and_then(|page| page.model.clone());
@@ -148,25 +172,26 @@ pub fn forecast(planner: &Planner, machine: &Machine, wish: &ForecastRequest) ->
         (None, _) => return Ok(laws("the planner's catalogue has no model of these drives".into(), known)),
     };
     let name = known.iter().find(|drive| drive.key == like).map_or_else(String::new, |drive| drive.name.clone());
-    match planner.advise(wish.drives.len(), &like, wish.spares, purpose) {
-        Ok(levels) => Ok(Forecasts { by_plan: true, text: name, like: Some(like), known, levels }),
-        Err(Silence::Unknown(text)) => Ok(laws(text, known)),
-        Err(Silence::Busy) => Err(busy()),
+    Ok(match planner.advise(wish.drives.len(), &like, wish.spares, purpose, WAIT) {
+        Some(Ok(levels)) => Forecasts { by_plan: true, later: false, text: name, like: Some(like), known, levels },
+        Some(Err(text)) => laws(text, known),
+        None => Forecasts { later: true, ..laws("the planner is at work: ask again".into(), known) },
+    })
+}
+
+impl Default for Planner {
+    fn default() -> Self {
+        Self { program: program::find("stria-plan"), catalogue: Mutex::default(), work: Arc::default() }
     }
 }
 
-fn busy() -> ApiError {
-    ApiError::new(ApiErrorKind::TooMany, ErrorSentence::ForecastsBusy {})
-}
-
 impl Planner {
-    /// The drives that the planner knows, and parts of model names with their keys.
-    fn catalogue(&self) -> Result<(Vec<KnownDrive>, Vec<(String, String)>), Silence> {
-        let lock = || self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(catalogue) = lock().as_ref() {
+    fn catalogue(&self) -> Result<Catalogue, String> {
+        let mut kept = self.catalogue.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(catalogue) = kept.as_ref() {
             return Ok(catalogue.clone());
         }
-        let answer = self.run(&["catalogue", "--json"])?;
+        let answer = run(&self.program, &["catalogue", "--json"], CATALOGUE_PATIENCE)?;
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let drives = answer["drives"].as_array().map(Vec::as_slice).unwrap_or_default();
         let known = drives.iter().filter_map(|one| Some(KnownDrive { key: text(&one["key"])?, name: text(&one["name"])? }));
@@ -174,51 +199,66 @@ impl Planner {
             let parts = one["models"].as_array().map(Vec::as_slice).unwrap_or_default();
             parts.iter().filter_map(|part| Some((text(part)?, text(&one["key"])?)))
         });
-        let catalogue = (known.collect(), models.collect());
-        Ok(lock().insert(catalogue).clone())
+        Ok(kept.insert(Catalogue { drives: known.collect(), models: models.collect() }).clone())
     }
 
-    /// Runs the planner, unless it runs already.
-    fn run(&self, arguments: &[&str]) -> Result<Value, Silence> {
-        let _turn = match self.turn.try_lock() {
-            Ok(turn) => turn,
-            Err(TryLockError::Poisoned(turn)) => turn.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(Silence::Busy),
-        };
-        run(arguments).map_err(Silence::Unknown)
-    }
-
-    fn advise(&self, drives: usize, like: &str, spares: usize, purpose: &str) -> Result<Vec<LevelForecast>, Silence> {
+    /// The answer to a wish; none if it has not come after `wait`, or the planner works on another wish.
+    fn advise(&self, drives: usize, like: &str, spares: usize, purpose: &str, wait: Duration) -> Option<Answer> {
         // The planner's count has the spares in it.
         let (all, spares) = (format!("{}x{like}", drives + spares), spares.to_string());
-        let key = format!("{all} {spares} {purpose}");
-        let lock = || self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = lock().get(&key) {
-            return Ok(known.clone());
+        let wish = format!("{all} {spares} {purpose}");
+        let mut state = self.work.state();
+        if let Some(answer) = state.told(&wish) {
+            return Some(answer);
         }
-        let answer = self.run(&[
-            "advise",
-            "--json",
-            "--drives",
-            &all,
-            "--spares",
-            &spares,
-            "--purpose",
-            purpose,
-            "--survive",
-            "0",
-            "--strip",
-            "64K",
-            "--requests",
-            "3000",
-        ])?;
-        let levels = levels(&answer);
-        let mut answers = lock();
-        if answers.len() >= KEPT_MAX {
-            answers.pop_first();
+        if state.at.is_none() {
+            let arguments = ["advise", "--json", "--drives", &all, "--spares", &spares, "--purpose", purpose];
+            let arguments = [&arguments[..], &["--survive", "0", "--strip", "64K", "--requests", "3000"]].concat();
+            if let Err(reason) = self.start(&wish, arguments.into_iter().map(str::to_owned).collect()) {
+                return Some(Err(reason));
+            }
+            state.at = Some(wish.clone());
         }
-        Ok(answers.entry(key).or_insert(levels).clone())
+        let is_at_it = |state: &mut WorkState| state.at.as_ref() == Some(&wish);
+        let waited = self.work.answered.wait_timeout_while(state, wait, is_at_it);
+        waited.unwrap_or_else(PoisonError::into_inner).0.told(&wish)
     }
+
+    /// Lets the planner work on a wish, whether or not somebody waits for it.
+    fn start(&self, wish: &str, arguments: Vec<String>) -> Result<(), String> {
+        let (program, work, wish) = (self.program.clone(), Arc::clone(&self.work), wish.to_owned());
+        let labour = move || {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let answer = run(&program, &arguments, PATIENCE).map(|answer| levels(&answer));
+            let mut state = work.state();
+            if state.answers.len() >= KEPT_MAX {
+                state.answers.pop_first();
+            }
+            state.answers.insert(wish, answer);
+            state.at = None;
+            work.answered.notify_all();
+        };
+        std::thread::Builder::new().name("planner".into()).spawn(labour).map(drop).map_err(|error| without_thread(&error))
+    }
+}
+
+impl Work {
+    fn state(&self) -> MutexGuard<'_, WorkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl WorkState {
+    fn told(&mut self, wish: &str) -> Option<Answer> {
+        match self.answers.get(wish)? {
+            Ok(levels) => Some(Ok(levels.clone())),
+            Err(_) => self.answers.remove(wish),
+        }
+    }
+}
+
+fn without_thread(error: &std::io::Error) -> String {
+    format!("cannot start a thread for the planner's answer: {error}; {NO_THREAD}")
 }
 
 /// The plain levels of an answer; levels of spans are made by the command line.
@@ -244,14 +284,13 @@ fn levels(answer: &Value) -> Vec<LevelForecast> {
     answer["ranking"].as_array().map(Vec::as_slice).unwrap_or_default().iter().filter_map(one).collect()
 }
 
-/// Runs the planner at low priority, within bounds.
-fn run(arguments: &[&str]) -> Result<Value, String> {
-    let path = program::find("stria-plan");
-    let mut planner = Command::new(&path);
+/// Runs the planner, within bounds. It has the low priority of the API's threads.
+fn run(program: &Path, arguments: &[&str], patience: Duration) -> Result<Value, String> {
+    let mut planner = Command::new(program);
     let planner = planner.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = planner.spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => "the planner, stria-plan, is not installed on this machine".to_owned(),
-        _ => format!("{} does not start: {error}", path.display()),
+        _ => format!("{} does not start: {error}", program.display()),
     })?;
     let mut pipe = child.stdout.take().expect("it was asked for");
     let read = move || {
@@ -261,14 +300,14 @@ fn run(arguments: &[&str]) -> Result<Value, String> {
     let reader = std::thread::Builder::new().name("forecast".into()).spawn(read).map_err(|error| {
         let _ = child.kill();
         let _ = child.wait();
-        format!("cannot start a thread for the planner's answer: {error}; {NO_THREAD}")
+        without_thread(&error)
     })?;
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience;
     while child.try_wait().map_err(|error| error.to_string())?.is_none() {
         if Instant::now() > end {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(format!("the planner gave no answer within {} s", PATIENCE.as_secs()));
+            return Err(format!("the planner gave no answer within {} s", patience.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -281,13 +320,50 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    /// A planner that counts its starts and answers when `go` is there.
+    fn slow_planner(folder: &Path) -> Planner {
+        let script = "#!/bin/sh\ncd \"${0%/*}\"\necho >> starts\nuntil [ -e go ]; do sleep 0.01; done\ncat go\n";
+        let program = folder.join("planner");
+        // A file that this process wrote itself is busy while a child of another test has it open.
+        let write =
+            Command::new("sh").args(["-c", "printf %s \"$1\" > \"$2\" && chmod +x \"$2\"", "sh", script]).arg(&program).status();
+        assert!(write.expect("a shell").success());
+        Planner { program, catalogue: Mutex::default(), work: Arc::default() }
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
     #[test]
-    fn one_forecast_is_made_at_a_time_and_known_ones_are_told_meanwhile() {
-        let planner = Planner::default();
-        let _turn = planner.turn.lock().expect("nobody has it");
-        assert_eq!(planner.advise(3, "x", 0, "vm"), Err(Silence::Busy));
-        planner.answers.lock().expect("nobody has it").insert("3xx 0 vm".into(), Vec::new());
-        assert_eq!(planner.advise(3, "x", 0, "vm"), Ok(Vec::new()));
+    fn a_forecast_goes_on_after_whoever_asked_is_told_to_ask_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let planner = slow_planner(folder.path());
+        let ask = |drives, wait| planner.advise(drives, "x", 0, "vm", wait);
+        for _ in 0..3 {
+            assert_eq!(ask(3, Duration::from_millis(30)), None);
+        }
+        // Another wish waits for its turn, and is told so at once.
+        assert_eq!(ask(4, LONG), None);
+        std::fs::write(folder.path().join("answer"), r#"{"ranking": []}"#).expect("an answer");
+        std::fs::rename(folder.path().join("answer"), folder.path().join("go")).expect("all of it at once");
+        for _ in 0..2 {
+            assert_eq!(ask(3, LONG), Some(Ok(Vec::new())));
+        }
+        assert_eq!(ask(4, LONG), Some(Ok(Vec::new())));
+        let starts = std::fs::read_to_string(folder.path().join("starts")).expect("it was started");
+        assert_eq!(starts.len(), 2, "each wish started it once");
+    }
+
+    #[test]
+    fn a_reason_is_told_once_and_then_the_planner_is_tried_again() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let planner = slow_planner(folder.path());
+        let ask = || planner.advise(3, "x", 0, "vm", LONG);
+        std::fs::write(folder.path().join("go"), "no JSON").expect("an answer");
+        assert_eq!(ask(), Some(Err("the planner gave no answer for these drives".into())));
+        std::fs::write(folder.path().join("go"), r#"{"ranking": []}"#).expect("an answer");
+        assert_eq!(ask(), Some(Ok(Vec::new())));
+        let absent = Planner { program: folder.path().join("absent"), ..Planner::default() };
+        assert_eq!(absent.catalogue(), Err("the planner, stria-plan, is not installed on this machine".into()));
     }
 
     #[test]
