@@ -1,5 +1,6 @@
 //! Deliberate bugs are found, each within a number of seeds.
 
+use std::collections::BTreeMap;
 use stria_array::{Flaw, Level};
 use stria_sim::campaign::{first_failure, try_history};
 use stria_sim::setup::Setup;
@@ -326,4 +327,34 @@ fn a_drop_recorded_before_the_writes_that_its_log_holds_are_in_place_is_found() 
         History { seed, setup, steps, depth: 4 }
     };
     is_found_in(Flaw::DropBeforeBehind, (0..96).map(history));
+}
+
+fn numbers(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|sign: char| !sign.is_ascii_digit()).filter(|number| !number.is_empty())
+}
+
+/// The table in docs/SIM.md: the mutants that a test finds, each with the seeds that this test has. What stands below it names
+/// the others.
+#[test]
+fn the_table_of_mutants_is_what_the_tests_find() {
+    let page = include_str!("../../../docs/SIM.md");
+    let tests = [include_str!("mutants.rs"), include_str!("beyond.rs")].concat().replace('_', "");
+    let from_table = page.lines().skip_while(|line| !line.starts_with("| mutant |")).skip(2);
+    let row = |line: &'static str| line.strip_prefix("| `")?.strip_suffix(" |")?.split_once("` |");
+    let table: BTreeMap<_, _> = from_table.map_while(row).collect();
+    let names: Vec<String> = Mutant::all().map(Mutant::name).collect();
+    assert!(names.iter().all(|name| page.contains(&format!("`{name}`"))), "docs/SIM.md names every mutant");
+    assert!(table.len() > 40, "{table:?}");
+    for (name, rest) in table {
+        assert!(names.iter().any(|known| known == name), "{name} is a mutant");
+        let all: Vec<_> = tests.split("#[test]").filter(|test| test.contains(&format!("::{name}"))).collect();
+        assert!(!all.is_empty(), "a test finds {name}");
+        let (_, seeds) = rest.rsplit_once('|').expect("columns");
+        for number in numbers(seeds) {
+            assert!(
+                all.iter().any(|test| numbers(test).any(|other| other == number)),
+                "a test finds {name} within {number} seeds"
+            );
+        }
+    }
 }
