@@ -3,7 +3,7 @@ import { useRef, useState } from "preact/hooks";
 import { drives_of, family, known_of, label, needs_reader } from "./cases.ts";
 import { ArraySettings } from "./change.tsx";
 import { Foreign } from "./foreign.tsx";
-import { bytes, count, decimal, duration, level_name, listed, micros, now, percent, rate, time } from "./format.ts";
+import { bytes, count, decimal, duration, level_name, listed, micros, now, percent, rate, time, with_unit } from "./format.ts";
 import { type Sample, array_of, arrays, drives, here, history, member_key, peak } from "./live.ts";
 import { Held, found, is_held } from "./first.tsx";
 import { type Fault, Act, AsOf, Bays, Pill, Progress, Rates, Refused, Sign, Spark, Told, is_drive, is_silent, role_of, role_sign, role_word, survival, sweep_word, trouble_of, useLoaded, useDone } from "./parts.tsx";
@@ -449,7 +449,7 @@ function MemberTable({ array, part, entry, name }: { array: string; part: ArrayV
                   )}
                 </td>
                 <td class="number" data-label={t("wear")}>{report?.wear_percent === null || report?.wear_percent === undefined ? "–" : percent(report.wear_percent / 100)}</td>
-                <td class="number" data-label={t("temperature")}>{report?.temperature_c === null || report?.temperature_c === undefined ? "–" : `${report.temperature_c} °C`}</td>
+                <td class="number" data-label={t("temperature")}>{report?.temperature_c === null || report?.temperature_c === undefined ? "–" : with_unit(report.temperature_c, "°C")}</td>
                 <td class={`number${slow ? " bad" : ""}`} data-label={t("read_latency")}>
                   {member.read_latency ? micros(member.read_latency.median_us) : "–"}
                   {member.read_latency && <small>{t("p99", { time: micros(member.read_latency.p99_us) })}</small>}

@@ -1,6 +1,6 @@
 // All drives of the machine: what each is, what lies on it, and how it is.
 import { useEffect, useState } from "preact/hooks";
-import { bytes, count, percent, time } from "./format.ts";
+import { bytes, count, percent, time, with_unit } from "./format.ts";
 import { array_of, drives, here, look_at_drives } from "./live.ts";
 import { Light } from "./light.tsx";
 import { Act, NoDrives, Pill, Told, place_of } from "./parts.tsx";
@@ -63,7 +63,7 @@ function DriveCard({ drive }: { drive: Drive }) {
   fact("serial", drive.serial);
   fact("place", place_of(drive.seat));
   fact("wear", health?.wear_percent, (value) => percent(value / 100));
-  fact("temperature", health?.temperature_c, (value) => `${value} °C`);
+  fact("temperature", health?.temperature_c, (value) => with_unit(value, "°C"));
   fact("media_errors", health?.media_errors);
   fact("firmware", health?.firmware);
   fact("spare_left", health?.spare_percent, (value) => percent(value / 100));
@@ -132,7 +132,7 @@ function DriveCard({ drive }: { drive: Drive }) {
 function Facts({ facts }: { facts: [Key, string][] }) {
   if (facts.length === 0) return null;
   return (
-    <dl class="details">
+    <dl class={`details${facts.length % 2 === 0 ? " pairs" : ""}`}>
       {facts.map(([key, value]) => (
         <div key={key}>
           <dt>{t(key)}</dt>

@@ -8,6 +8,9 @@ const number = (value: number, digits = 0) =>
 /** No minus before a zero. */
 export const count = (value: number) => number(value || 0);
 
+/** A figure and its unit, between which no line ends. */
+export const with_unit = (figure: string | number, unit: string) => `${figure}\u00a0${unit}`;
+
 /** A size in units of 1024, as the command line writes it. */
 export function bytes(value: number): string {
   const units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -17,7 +20,7 @@ export function bytes(value: number): string {
     unit += 1;
   }
   // No minus before a zero.
-  return `${number(value || 0, value < 100 ? 1 : 0)} ${units[unit]}`;
+  return with_unit(number(value || 0, value < 100 ? 1 : 0), units[unit] as string);
 }
 
 /** Several names in a sentence. */

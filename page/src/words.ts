@@ -52,9 +52,13 @@ export const unmarked = (text: string) => text.replace(/[\uE000\uE001]/g, "");
 /** Text as one word of a shell, quoted if it would not be read as it is: `shell_word` of the server. */
 const shell_word = (text: string) => (/^[A-Za-z0-9/._+:@%=,-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
 
+/** The space between a figure and its unit, in a sentence. */
+const BEFORE_UNIT = /(?<=[}\d]) (?=(?:%|°C|s|ms|µs|h|min|с|мс|мкс|ч|мин)(?!\p{L}))/gu;
+
 /** A sentence with its values. In a command, between backticks, each is a word of a shell; `words` are several already. */
 export function fill(sentence: string, values: Values): string {
-  return sentence.replace(/\{(\w+)(?:\|([^}]*))?\}/g, (whole, name: string, forms: string | undefined, at: number) => {
+  // No line ends between a figure and its unit.
+  return sentence.replace(BEFORE_UNIT, "\u00a0").replace(/\{(\w+)(?:\|([^}]*))?\}/g, (whole, name: string, forms: string | undefined, at: number) => {
     const value = values[name];
     if (value === undefined) return whole;
     const in_command = sentence.slice(0, at).split("`").length % 2 === 0;

@@ -1075,6 +1075,37 @@ test("no word of a forecast is broken on the narrowest phone, in any language", 
   }
 });
 
+test("no figure is parted from its unit at the end of a line, in any language", async () => {
+  const UNITS = /\d(?: |\u00a0)(?:[KMGTP]?i?B|GB|%|°C|µs|ms|s|h|min|days?|Tagen?|мкс|мс|с|ч|мин|день|дня|дней)(?![\p{L}\d])/gu.source;
+  for (const locale of ["en-GB", "de-DE", "ru-RU"]) {
+    for (const [scene, place] of [["well", ""], ["well", "drives"], ["well", "arrays/tank"], ["degraded", ""], ["rebuilding", ""], ["paused", ""], ["empty", "create"]]) {
+      const look = async (page) => {
+        await page.waitForFunction((units) => new RegExp(units, "u").test(document.body.innerText), UNITS);
+        const found = await page.locator("body").evaluate((body, units) => {
+          const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+          const all = [];
+          while (walker.nextNode()) {
+            const text = walker.currentNode;
+            // The server's own English is as it is.
+            if (text.parentElement.closest("[lang=en] [lang=en], html:not([lang=en]) [lang=en], script, style")) continue;
+            for (const { index, 0: figure } of text.textContent.matchAll(new RegExp(units, "gu"))) {
+              const range = document.createRange();
+              range.setStart(text, index);
+              range.setEnd(text, index + figure.length);
+              const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top))).size;
+              all.push({ figure, parted: figure.includes(" ") || lines > 1 });
+            }
+          }
+          return all;
+        }, UNITS);
+        assert.ok(found.length > 0, `${scene} ${place}: there are figures`);
+        assert.deepEqual(found.filter(({ parted }) => parted).map(({ figure }) => figure), [], `${locale} ${scene} ${place}`);
+      };
+      await on(scene, look, { place, locale, viewport: { width: 320, height: 740 } });
+    }
+  }
+});
+
 test("no word of the menu is broken on a narrow phone, in any language, and each screen of it is known by its bar", async () => {
   for (const locale of ["en-GB", "de-DE", "ru-RU"]) {
     const look = async (page) => {
@@ -1231,6 +1262,16 @@ test("on a phone a drive's figures stand in two columns, no line ends a table, a
     assert.equal(new Set(left_edges).size, 2);
   };
   await on("well", drives, { place: "drives", viewport });
+  // Three and one, where three had space.
+  for (const width of [1280, 1920]) {
+    const rows = async (page) => {
+      const details = page.locator(".drive > .details").first();
+      await details.waitFor();
+      const tops = await details.locator("> *").evaluateAll((all) => all.map((one) => Math.round(one.getBoundingClientRect().top)));
+      assert.ok(tops.length === 4 && new Set(tops).size === 2, `${width}: ${tops}`);
+    };
+    await on("well", rows, { place: "drives", viewport: { width, height: 900 } });
+  }
   const array = async (page) => {
     const last = page.locator("table tbody tr:last-child");
     await last.first().waitFor();
