@@ -3,7 +3,7 @@
 // The server says which matters stand, and the worst first; here each kind has its sentences. Each sentence is a key of the catalogue. A matter of
 // a kind that has none is shown in the server's words.
 import type { Dropped } from "./dropped.ts";
-import { bytes, listed } from "./format.ts";
+import { bytes, listed, with_unit } from "./format.ts";
 import type { Action, ArrayEntry, ArrayView, Drive, Matter, MatterKind, MemberView, Spoken, State } from "./types.ts";
 import type { Key, Values } from "./words.ts";
 
@@ -38,6 +38,8 @@ export type Case = {
   /** The reason in the server's words, and by its code and values if it has them. */
   reason: string | null;
   said: Spoken | null;
+  /** The person who knows of it. */
+  acknowledged: Matter["acknowledged"];
   /** The cases before it. */
   worse: Case[];
 };
@@ -113,7 +115,7 @@ export function steps_of(one: Case, drives: Drive[] | null): Say[] {
 const LOOKS = new Set<Key>(["do_look_serial", "do_look_name", "do_look_other", "do_look_file", "do_look_other_file"]);
 
 /** As shops and the page call a size. */
-export const to_buy = (least: number) => (least < 1e10 ? bytes(least) : `${bytes(least)} (${Math.round(least / 1e9)} GB)`);
+export const to_buy = (least: number) => (least < 1e10 ? bytes(least) : `${bytes(least)} (${with_unit(Math.round(least / 1e9), "GB")})`);
 
 /** A drive's short name. */
 export const label = (member: { path: string }) => member.path.split("/").pop() || member.path;
@@ -195,6 +197,7 @@ function case_of(matter: Matter, index: number, { arrays }: State, home: Home, d
     is_last: words?.is_last ?? false,
     reason: words && matter.reason ? named(matter.reason, members) : null,
     said: matter.said ?? null,
+    acknowledged: matter.acknowledged,
     worse: [],
   };
 }

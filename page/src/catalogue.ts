@@ -87,9 +87,9 @@ export const catalogue = of({
   seconds: ["{n} s", "{n} s", "{n} с"],
   minutes: ["{n} min", "{n} min", "{n} мин"],
   hours: ["{h} h {m} min", "{h} h {m} min", "{h} ч {m} мин"],
-  days: ["{n} {n|day|days}", "{n} {n|Tag|Tage}", "{n} {n|день|дня|дней}"],
+  days: ["{n}\u00a0{n|day|days}", "{n}\u00a0{n|Tag|Tage}", "{n}\u00a0{n|день|дня|дней}"],
   /** In German after "vor", "in" and "nach". */
-  days_after: ["{n} {n|day|days}", "{n} {n|Tag|Tagen}", "{n} {n|день|дня|дней}"],
+  days_after: ["{n}\u00a0{n|day|days}", "{n}\u00a0{n|Tag|Tagen}", "{n}\u00a0{n|день|дня|дней}"],
   ago: ["{time} ago", "vor {time}", "{time} назад"],
   in_time: ["in {time}", "in {time}", "через {time}"],
 
@@ -1252,6 +1252,14 @@ export const catalogue = of({
   older_events: ["Older events: `stria events` on the command line, or narrow the search.", "Ältere Ereignisse: `stria events` auf der Befehlszeile, oder enger suchen.", "Более старые: `stria events` в командной строке или уточните поиск."],
   alarms_standing: ["What stands now", "Was jetzt ansteht", "Действующие"],
   no_alarm: ["No alarm is open.", "Kein Alarm steht an.", "Действующих тревог нет."],
+  acknowledge: ["I know of it", "Zur Kenntnis nehmen", "Принять к сведению"],
+  unacknowledge: ["Take back", "Zurücknehmen", "Отозвать"],
+  acknowledge_means: [
+    "An alarm that somebody knows of is not repeated until it becomes worse. It stays here, and the first screen still says what is wrong.",
+    "Ein Alarm, von dem jemand weiß, wird erst wiederholt, wenn es schlimmer wird. Er bleibt hier stehen, und die erste Seite sagt weiter, was nicht stimmt.",
+    "Тревога, принятая к сведению, не повторяется, пока положение не ухудшится. Она остаётся здесь, а на первом экране по-прежнему видно, что не так.",
+  ],
+  known_by: ["{by} knows of it, since {time}.", "{by} weiß davon, seit {time}.", "Принято к сведению: {by}, {time}."],
   alarms_go: ["Where alarms go", "Wohin Alarme gehen", "Куда отправлять тревоги"],
   alarm_mail: ["Mail addresses", "E-Mail-Adressen", "Адреса почты"],
   alarm_webhook: ["Webhook (URL)", "Webhook (URL)", "Webhook (URL)"],

@@ -55,6 +55,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/alarms/acknowledge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Notes that the user knows of an open alarm: it is not repeated until it is over or becomes worse */
+        post: operations["post_alarms_acknowledge"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/alarms/settings": {
         parameters: {
             query?: never;
@@ -644,6 +661,33 @@ export interface components {
              *     such as `UTC+01:00`.
              */
             zone: string;
+        };
+        /** @description `POST /v1/alarms/acknowledge` */
+        AcknowledgeRequestInput: {
+            /** @description Its array; `none`: a fault of the configuration. */
+            array: string;
+            /**
+             * @description Its component, if it has one.
+             * @default null
+             */
+            component?: string | null;
+            /** @description The event of the open alarm. */
+            event: components["schemas"]["EventInput"];
+            /**
+             * @description The acknowledgement is taken back.
+             * @default false
+             */
+            undo?: boolean;
+        };
+        /** @description The person who knows of a cause, and since when. */
+        Acknowledgement: {
+            /**
+             * Format: uint64
+             * @description The time, in seconds since 1970.
+             */
+            at_s: number;
+            /** @description The user. */
+            by: string;
         };
         /** @description Something that the daemon can do. */
         Action: {
@@ -3128,6 +3172,13 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "no-open-alarm";
+            values: {
+                alarm: string;
+                array: string;
+            };
+        } | {
+            /** @constant */
             code: "no-alarm-channel";
             values: Record<string, never>;
         } | {
@@ -4151,6 +4202,11 @@ export interface components {
             /** Format: uint8 */
             Rebuild: number;
         } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "FileDeleted" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SuperblockRefused" | "CacheUnflushed" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
+        /** @description An event. The first ones have the names of `mdadm --monitor`, and mean the same. */
+        EventInput: "NewArray" | "DeviceDisappeared" | "RebuildStarted" | {
+            /** Format: uint8 */
+            Rebuild: number;
+        } | "RebuildFinished" | "Fail" | "FailSpare" | "SpareActive" | "DegradedArray" | "SparesMissing" | "TestMessage" | "NoSpace" | "FileDeleted" | "MemberSilent" | "ArraySilent" | "NotServed" | "Mismatch" | "Unreadable" | "ReadOnly" | "SuperblockRefused" | "CacheUnflushed" | "SlowMember" | "ConfigFault" | "DriveWatch" | "DriveReplace";
         /** @description Events of the past, the newest last. */
         EventPage: {
             /** @description The events. Those of earlier runs of the daemon have sequence numbers of their own run. */
@@ -5150,6 +5206,8 @@ export interface components {
         MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "superblock_refused" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "file_deleted" | "replaced" | "left_alone";
         /** @description Something that is wrong. */
         MatterView: {
+            /** @description The person who knows of it: every alarm about it is acknowledged. It is as wrong as before. */
+            acknowledged?: components["schemas"]["Acknowledgement"] | null;
             /** @description The remedy. */
             action: string;
             /** @description The array or span; empty: it is about the configuration. */
@@ -5382,6 +5440,22 @@ export interface components {
             /** @constant */
             code: "order-alarm-test";
             values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "order-acknowledge";
+            values: {
+                alarm: string;
+                array: string;
+                component: components["schemas"]["Component"];
+            };
+        } | {
+            /** @constant */
+            code: "order-unacknowledge";
+            values: {
+                alarm: string;
+                array: string;
+                component: components["schemas"]["Component"];
+            };
         } | {
             /** @constant */
             code: "order-start";
@@ -6053,6 +6127,8 @@ export interface components {
             /** @constant */
             code: "drive-stays";
             values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
                 reason: string;
             };
         } | {
@@ -7192,6 +7268,8 @@ export interface components {
         };
         /** @description A cause that stands, as `stria alarm` shows it. */
         StandingView: {
+            /** @description The person who knows of it; absent: nobody has said so, or it has become worse since. */
+            acknowledged?: components["schemas"]["Acknowledgement"] | null;
             /** @description The array. */
             array: string;
             /** @description The member, if it is about one. */
@@ -7999,6 +8077,39 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["StandingView"][];
+                };
+            };
+            /** @description a refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorBody"];
+                };
+            };
+        };
+    };
+    post_alarms_acknowledge: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AcknowledgeRequestInput"];
+            };
+        };
+        responses: {
+            /** @description the answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StandingView"];
                 };
             };
             /** @description a refusal */

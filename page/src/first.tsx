@@ -6,7 +6,7 @@ import { arrays, drives, drops, events, events_known, here, history, in_s, insid
 import { Act, Ago, AsOf, Bays, Pill, channel_word, Progress, Rates, Say, Sign, Spark, Told, When, is_silent, place_of, role_of, survival, trouble_of, where_is, role_sign, role_word, severity_word } from "./parts.tsx";
 import { CancelJob, action_word, JobText, open_plan, outlived } from "./plan.tsx";
 import { Said, by_words, worded } from "./said.tsx";
-import type { ArrayEntry, ArrayView, Job, MemberView, Scrubs, Task } from "./types.ts";
+import type { Alarm, ArrayEntry, ArrayView, Job, MemberView, Scrubs, Task } from "./types.ts";
 import { type Key, t } from "./words.ts";
 
 export const found = computed<Case[]>(() => (state.value ? cases(state.value, drops.value) : []));
@@ -171,6 +171,14 @@ export function Held({ array }: { array: string }) {
   );
 }
 
+/** The person who knows of what is wrong. It is as wrong as before. */
+export const KnownBy = ({ known }: { known: Alarm["acknowledged"] }) =>
+  known ? (
+    <p class="notable">
+      <Sign name="notice" /> {t("known_by", { by: by_words(known.by), time: time(here(known.at_s * 1000)) })}
+    </p>
+  ) : null;
+
 const RESTORES = new Set(["rebuild", "resync"]);
 
 const task_of = (one: Case): Task | undefined => {
@@ -200,6 +208,7 @@ function CaseBody({ one }: { one: Case }) {
   const to_pull = is_rebuilding ? one.drives.filter((member) => role_of(member) === "failed") : [];
   return (
     <>
+      <KnownBy known={one.acknowledged} />
       {task && <Progress task={task} />}
       <div class="case-body">
         {!view && <Why one={one} />}

@@ -2,11 +2,11 @@
 import { useEffect, useState } from "preact/hooks";
 import { now, time, zone } from "./format.ts";
 import { about, arrays, here, server_zone, state } from "./live.ts";
-import { Untold, found } from "./first.tsx";
+import { KnownBy, Untold, found } from "./first.tsx";
 import { type Fault, Act, Ago, Pill, Refused, Sign, Told, may, useLoaded } from "./parts.tsx";
 import * as server from "./server.ts";
 import { type Theme, choose_theme, theme } from "./theme.ts";
-import type { AlarmSettings, ConfigVerdict, Message, Outcome, RoutineSettings } from "./types.ts";
+import type { Alarm, AlarmSettings, ConfigVerdict, Message, Outcome, RoutineSettings } from "./types.ts";
 import { is_cockpit } from "./way.ts";
 import { Said, alarm_word, all_worded, by_words, worded } from "./said.tsx";
 import { type Key, LANGUAGES, type Language, chosen, english, language, remember, t } from "./words.ts";
@@ -43,16 +43,18 @@ export function Alarms() {
         ) : (
           <ul class="plain-list">
             {standing.map((alarm) => (
-              <li key={alarm.event + alarm.array + alarm.component}>
+              <li key={`${alarm.event} ${alarm.array} ${alarm.component}`}>
                 <Sign name="warning" /> <strong>{alarm.array}</strong> {worded(alarm.said) === null && language.value !== "en" && typeof alarm.event === "string" && `${alarm_word(alarm.event)}: `}
                 <Said text={alarm.text} said={alarm.said} />{" "}
                 <small class="soft">
                   <Ago ms={alarm.since_s * 1000} />
                 </small>
+                <Acknowledge alarm={alarm} />
               </li>
             ))}
           </ul>
         )}
+        {standing.length > 0 && <p class="note">{t("acknowledge_means")}</p>}
       </section>
       {may("admin") && <Channels />}
       <section class="card">
@@ -82,6 +84,34 @@ export function Alarms() {
         </div>
       </section>
     </>
+  );
+}
+
+/** Who knows of an alarm, and the button to say so. */
+function Acknowledge({ alarm }: { alarm: Alarm }) {
+  const [error, set_error] = useState<Fault | null>(null);
+  const [busy, set_busy] = useState(false);
+  const is_known = !!alarm.acknowledged;
+  const send = async () => {
+    set_busy(true);
+    set_error(null);
+    try {
+      // The stream brings the alarm as it is then.
+      await server.acknowledge(alarm, is_known);
+    } catch (reason) {
+      set_error(reason as Fault);
+    }
+    set_busy(false);
+  };
+  return (
+    <div class="held">
+      <KnownBy known={alarm.acknowledged} />
+      <Act busy={busy} onClick={send}>
+        {t(is_known ? "unacknowledge" : "acknowledge")}
+        <span class="hidden">{` ${[alarm.array, alarm_word(String(alarm.event)), alarm.component].filter(Boolean).join(" ")}`}</span>
+      </Act>
+      <Refused error={error} />
+    </div>
   );
 }
 

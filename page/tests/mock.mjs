@@ -305,6 +305,12 @@ export async function mock(scene_name, port = 0) {
     "PUT /api/v1/config": (body) => ((scene.config = body), { message: "the configuration is read anew" }),
     "GET /api/v1/config": () => scene.config ?? ({ text: "[daemon]\ndegraded-after = \"30s\"\n", tag: "1" }),
     "POST /api/v1/config/check": () => ({ good: !scene.faults, text: "the configuration is good", faults: scene.faults ?? [] }),
+    "POST /api/v1/alarms/acknowledge": ({ event: name, array, component, undo }) => {
+      const known = undo ? undefined : { by: "root (user 0)", at_s: Math.floor(clock() / 1000) };
+      scene.alarms = scene.alarms.map((one) => (one.event === name && one.array === array && (one.component ?? null) === component ? { ...one, acknowledged: known } : one));
+      scene.matters = scene.matters?.map((one) => (one.kind === name && one.array === array ? { ...one, acknowledged: known } : one));
+      return scene.alarms.find((one) => one.acknowledged) ?? scene.alarms[0];
+    },
     "POST /api/v1/alarms/test": () => [{ channel: "mail to storage@example.org", error: null }, { channel: "webhook", error: "connection refused" }],
     "GET /api/v1/alarms/settings": () => scene.channels ?? { mail: scene.told_by?.length === 0 ? [] : ["storage@example.org"], webhook: "", tag: "as read" },
     "PUT /api/v1/alarms/settings": (body) => ((scene.channels = body), { message: "the configuration is read anew" }),

@@ -1832,6 +1832,39 @@ test("a matter has its time; its alarm stands on the page of alarms, where every
   });
 });
 
+test("whoever knows of an alarm says so, and the first screen still says what is wrong", async () => {
+  const since_ms = Date.now() - 7_200_000;
+  const spares = matter("tank", "SparesMissing", "warning", { since_ms });
+  const alarms = ["SparesMissing", "SlowMember"].map((name) => ({ event: name, array: "tank", component: name === "SlowMember" ? "/dev/nvme2n1" : null, text: `so: ${name}`, since_s: since_ms / 1000 }));
+  SCENES.acknowledging = () => ({ ...SCENES.well(), matters: [spares], alarms });
+  const headline = { level: 1, name: "Array tank has too few spares." };
+  await on("acknowledging", async (page, server) => {
+    await page.getByRole("heading", headline).waitFor();
+    assert.equal(await page.getByText("knows of it").count(), 0);
+    await page.getByRole("link", { name: "Alarms" }).click();
+    await page.getByRole("button", { name: "I know of it tank SparesMissing" }).click();
+    const asked = await until_asked(server, "/api/v1/alarms/acknowledge");
+    assert.deepEqual(asked.body, { event: "SparesMissing", array: "tank", component: null, undo: false });
+    await page.getByText(/root \(user 0\) knows of it, since \d+:\d+/).waitFor();
+    assert.equal(await page.getByText("knows of it").count(), 1, "of this one alone");
+    await page.getByRole("button", { name: "I know of it tank SlowMember /dev/nvme2n1" }).waitFor();
+    await page.getByRole("link", { name: "Now" }).click();
+    await page.getByRole("heading", headline).waitFor();
+    await page.getByText(/root \(user 0\) knows of it, since \d+:\d+/).waitFor();
+    await page.getByRole("link", { name: "Alarms" }).click();
+    await page.getByRole("button", { name: "Take back tank SparesMissing" }).click();
+    await page.getByRole("button", { name: "I know of it tank SparesMissing" }).waitFor();
+    assert.equal(await page.getByText("knows of it").count(), 0);
+  });
+  SCENES.acknowledging = () => ({ ...SCENES.well(), matters: [spares], alarms, user: { name: "eve", role: "view", via: "token" } });
+  await on("acknowledging", async (page, server) => {
+    await page.getByRole("link", { name: "Alarms" }).click();
+    await page.getByRole("button", { name: "I know of it tank SparesMissing" }).click({ force: true });
+    await page.getByText(/operate/).first().waitFor();
+    assert.ok(!server.asked.some(({ path }) => path.endsWith("acknowledge")));
+  });
+});
+
 test("the keyboard alone reaches the plan, confirms it and returns", async () => {
   await on("degraded", async (page, server) => {
     const press = async (name) => {

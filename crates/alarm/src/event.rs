@@ -168,7 +168,7 @@ pub struct Condition<S = ()> {
 
 impl<S> Condition<S> {
     /// True if it is the same cause; the words may differ.
-    pub(crate) fn is_same_cause(&self, other: &Self) -> bool {
+    pub fn is_same_cause(&self, other: &Self) -> bool {
         self.event == other.event && self.array == other.array && self.component == other.component
     }
 }

@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acknowledged;
 mod channel;
 mod config;
 mod event;
@@ -18,9 +19,10 @@ mod journal;
 mod messenger;
 mod tracker;
 
+pub use acknowledged::{Acknowledged, Acknowledgement, Degree};
 pub use channel::{AlarmError, JOURNAL};
 pub use config::{AlarmConfig, HeartbeatConfig, JournalConfig, MailConfig};
 pub use event::{Condition, Event, Message, Phase, Severity};
 pub use heartbeat::Heartbeat;
 pub use messenger::{Counts, Messenger, Outcome};
-pub use tracker::Tracker;
+pub use tracker::{Open, Tracker};

@@ -37,6 +37,8 @@ pub struct Outcome {
 pub struct Counts {
     /// The number of causes that last.
     pub standing: usize,
+    /// Those of them that a person has acknowledged.
+    pub acknowledged: usize,
     /// The name of each channel, and its messages that were delivered and that were given up.
     pub channels: Vec<(&'static str, u64, u64)>,
 }

@@ -6,8 +6,12 @@
 //! A cause that begins again within an hour flaps. One message says so, with the number of times. After that it has only the
 //! daily messages, until it has been absent for an hour.
 //!
+//! A cause that a person has acknowledged has no daily messages. It has one if it becomes worse, which ends the acknowledgement, and
+//! one when it is over.
+//!
 //! The tracker has no clock and no thread.
 
+use crate::acknowledged::{Acknowledged, Acknowledgement, Degree, WaitingRoom};
 use crate::{Condition, Message, Phase};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -25,12 +29,14 @@ struct Standing<S> {
     /// How often it has begun, each time soon after the last.
     begun: u32,
     begun_at: Instant,
+    /// A person knows of it, as it was then.
+    acknowledged: Option<Acknowledged<S>>,
 }
 
-impl<S: Clone> Standing<S> {
+impl<S: Degree> Standing<S> {
     fn new(cause: &Condition<S>, now: Instant) -> Self {
         let since = SystemTime::now();
-        Self { cause: cause.clone(), since, notified: now, absent_since: None, begun: 1, begun_at: now }
+        Self { cause: cause.clone(), since, notified: now, absent_since: None, begun: 1, begun_at: now, acknowledged: None }
     }
 
     fn flaps(&self) -> bool {
@@ -65,6 +71,26 @@ impl<S: Clone> Standing<S> {
         }
         Message { phase, cause, since: self.since }
     }
+
+    /// The message that it has become worse since a person acknowledged it, which then counts no more. `None`: it has not.
+    fn worse(&mut self, now: Instant) -> Option<Message<S>> {
+        let known = self.acknowledged.take_if(|known| S::is_worse(&known.cause, &self.cause))?;
+        self.notified = now;
+        let mut message = self.message(Phase::Raised);
+        message.cause.text = format!("{}; worse than when {} acknowledged it", message.cause.text, known.acknowledgement.by);
+        message.cause.said = None;
+        Some(message)
+    }
+}
+
+/// A cause that stands, as it is shown.
+pub struct Open<'a, S> {
+    /// The cause.
+    pub cause: &'a Condition<S>,
+    /// When it was first seen.
+    pub since: SystemTime,
+    /// The person who knows of it.
+    pub acknowledgement: Option<&'a Acknowledgement>,
 }
 
 /// The causes that stand.
@@ -75,12 +101,15 @@ pub struct Tracker<S = ()> {
     ended: Vec<(Standing<S>, Instant)>,
     /// Causes that have begun anew and whose message is due.
     renewed: Vec<Condition<S>>,
+    /// Acknowledgements whose cause does not stand now, and may again.
+    waiting: WaitingRoom<S>,
 }
 
-impl<S: Clone> Tracker<S> {
+impl<S: Degree> Tracker<S> {
     /// `repeat_after`: the time between two messages about a lasting cause; zero: there is only the first.
     pub fn new(repeat_after: Duration) -> Self {
-        Self { repeat_after, standing: Vec::new(), ended: Vec::new(), renewed: Vec::new() }
+        let waiting = WaitingRoom::new();
+        Self { repeat_after, standing: Vec::new(), ended: Vec::new(), renewed: Vec::new(), waiting }
     }
 
     /// Takes all present causes. Returns the messages to send. `is_unknown`: whether the cause lasts is unknown, so it neither
@@ -112,6 +141,8 @@ impl<S: Clone> Tracker<S> {
             }
             if renewed.iter().any(|cause| cause.is_same_cause(&standing.cause)) {
                 messages.push(standing.message(Phase::Raised));
+            } else if standing.acknowledged.is_some() {
+                messages.extend(standing.worse(now));
             } else if !self.repeat_after.is_zero() && now.duration_since(standing.notified) >= self.repeat_after {
                 standing.notified = now;
                 messages.push(standing.message(Phase::Repeated));
@@ -130,13 +161,16 @@ impl<S: Clone> Tracker<S> {
             let new = match ended.map(|index| self.ended.swap_remove(index)) {
                 // A message reported its end, so one reports its beginning.
                 Some((past, end)) => {
-                    let mut again = Standing { cause: condition.clone(), absent_since: None, notified: now, ..past };
+                    let cause = condition.clone();
+                    let mut again = Standing { cause, absent_since: None, notified: now, acknowledged: None, ..past };
                     again.begin_again(now, end);
                     again
                 }
-                None => Standing::new(condition, now),
+                None => Standing { acknowledged: self.waiting.claim(condition), ..Standing::new(condition, now) },
             };
-            messages.push(new.message(Phase::Raised));
+            if new.acknowledged.is_none() {
+                messages.push(new.message(Phase::Raised));
+            }
             self.standing.push(new);
         }
         messages
@@ -149,6 +183,7 @@ impl<S: Clone> Tracker<S> {
         standing.absent_since = None;
         let last = standing.begun_at;
         if standing.begin_again(now, last) {
+            standing.acknowledged = None;
             self.renewed.push(cause.clone());
         }
     }
@@ -158,20 +193,68 @@ impl<S: Clone> Tracker<S> {
         self.repeat_after = time;
     }
 
-    /// Forgets the causes of an array that is no longer served. Sends no message, as they are not over.
+    /// Forgets the causes of an array that is no longer served. Sends no message, as they are not over. What was acknowledged is
+    /// known when the array is served again.
     pub fn forget(&mut self, array: &str) {
-        self.standing.retain(|standing| standing.cause.array != array);
+        self.waiting.forget(array);
+        let gone: Vec<Standing<S>> = self.standing.extract_if(.., |standing| standing.cause.array == array).collect();
+        self.waiting.take(gone.into_iter().filter_map(|standing| standing.acknowledged));
         self.ended.retain(|(past, _)| past.cause.array != array);
     }
 
-    /// A message about each cause that lasts.
+    /// A message about each cause that lasts, except those that a person knows of.
     pub fn repetitions(&self) -> impl Iterator<Item = Message<S>> {
-        self.standing.iter().map(|standing| standing.message(Phase::Repeated))
+        let unknown = self.standing.iter().filter(|standing| standing.acknowledged.is_none());
+        unknown.map(|standing| standing.message(Phase::Repeated))
     }
 
-    /// The lasting causes, each with the time at which it was first seen.
-    pub fn standing(&self) -> impl Iterator<Item = (&Condition<S>, SystemTime)> {
-        self.standing.iter().map(|standing| (&standing.cause, standing.since))
+    /// The lasting causes.
+    pub fn standing(&self) -> impl Iterator<Item = Open<'_, S>> {
+        self.standing.iter().map(|Standing { cause, since, acknowledged, .. }| {
+            let acknowledgement = acknowledged.as_ref().map(|known| &known.acknowledgement);
+            Open { cause, since: *since, acknowledgement }
+        })
+    }
+
+    /// Notes that a person knows of a cause: it has no daily messages from now on. An acknowledgement that it has already stays.
+    /// Returns false if the cause does not stand.
+    pub fn acknowledge(&mut self, cause: &Condition<S>, acknowledgement: Acknowledgement) -> bool {
+        let Some(standing) = self.standing.iter_mut().find(|standing| standing.cause.is_same_cause(cause)) else { return false };
+        let cause = standing.cause.clone();
+        standing.acknowledged.get_or_insert(Acknowledged { cause, acknowledgement });
+        true
+    }
+
+    /// Takes an acknowledgement back: the daily messages begin again, the first one a day from now. Returns false if the cause does
+    /// not stand.
+    pub fn unacknowledge(&mut self, now: Instant, cause: &Condition<S>) -> bool {
+        let Some(standing) = self.standing.iter_mut().find(|standing| standing.cause.is_same_cause(cause)) else { return false };
+        if standing.acknowledged.take().is_some() {
+            standing.notified = now;
+        }
+        true
+    }
+
+    /// Takes the acknowledgements of an earlier run. Their file may be read later than their causes begin.
+    pub fn restore(&mut self, known: impl IntoIterator<Item = Acknowledged<S>>) {
+        self.waiting.take(known);
+        for standing in self.standing.iter_mut().filter(|standing| standing.acknowledged.is_none()) {
+            standing.acknowledged = self.waiting.claim(&standing.cause);
+        }
+    }
+
+    /// Drops acknowledgements of an earlier run, or of an array that was stopped, whose cause is over. To be called after each
+    /// update. `is_seen`: the array is looked at and answers, or it is none.
+    pub fn expire_acknowledgements(&mut self, now: Instant, is_seen: impl Fn(&str) -> bool) {
+        self.waiting.expire(now, is_seen);
+    }
+
+    /// Everything that is acknowledged, the oldest first: to be stored, so that a restart knows it.
+    pub fn acknowledged(&self) -> Vec<Acknowledged<S>> {
+        let standing = self.standing.iter().filter_map(|standing| standing.acknowledged.as_ref());
+        let mut all: Vec<Acknowledged<S>> = self.waiting.all().chain(standing).cloned().collect();
+        all.sort_by_key(|known| known.acknowledgement.at_s);
+        all
     }
 }
 
@@ -199,7 +282,7 @@ mod tests {
         let here = [fail("sda", "1")];
         assert_eq!(messages(&mut tracker, start, 0, &here), [(Phase::Raised, "sda".into())]);
         assert_eq!(messages(&mut tracker, start, 1, &[fail("sda", "other words")]), []);
-        assert_eq!(tracker.standing().next().map(|(cause, _)| cause.text.clone()), Some("other words".into()));
+        assert_eq!(tracker.standing().next().map(|open| open.cause.text.clone()), Some("other words".into()));
         assert_eq!(messages(&mut tracker, start, day - 1, &here), []);
         assert_eq!(messages(&mut tracker, start, day, &here), [(Phase::Repeated, "sda".into())]);
         assert_eq!(messages(&mut tracker, start, day + 1, &here), []);
@@ -324,5 +407,123 @@ mod tests {
         let mut other = fail("sda", "");
         other.event = Event::MemberSilent;
         assert_eq!(messages(&mut tracker, start, 2, &[fail("sda", ""), fail("sdb", ""), other]).len(), 1);
+    }
+
+    /// A cause that is worse with a greater number, as its sentence tells.
+    fn graded(event: Event, component: Option<&str>, number: u8) -> Condition<u8> {
+        Condition {
+            event,
+            array: "tank".into(),
+            component: component.map(Into::into),
+            text: number.to_string(),
+            said: Some(number),
+        }
+    }
+
+    fn anna() -> Acknowledgement {
+        Acknowledgement { by: "anna".into(), at_s: 7 }
+    }
+
+    /// The messages at this second.
+    fn told(tracker: &mut Tracker<u8>, start: Instant, second: u64, conditions: &[Condition<u8>]) -> Vec<(Phase, String)> {
+        let messages = tracker.update(start + Duration::from_secs(second), conditions, |_| false);
+        tracker.expire_acknowledgements(start + Duration::from_secs(second), |_| true);
+        messages.into_iter().map(|message| (message.phase, message.cause.text)).collect()
+    }
+
+    fn known(tracker: &Tracker<u8>) -> Vec<Option<String>> {
+        tracker.standing().map(|open| open.acknowledgement.map(|known| known.by.clone())).collect()
+    }
+
+    #[test]
+    fn a_cause_that_a_person_knows_of_is_not_repeated_and_its_end_is_told() {
+        let (mut tracker, start, day) = (Tracker::<u8>::new(DAY), Instant::now(), DAY.as_secs());
+        let here = [graded(Event::DriveWatch, Some("sda"), 1), graded(Event::DriveWatch, Some("sdb"), 1)];
+        assert_eq!(told(&mut tracker, start, 0, &here).len(), 2);
+        assert!(tracker.acknowledge(&here[0], anna()));
+        assert!(!tracker.acknowledge(&graded(Event::Fail, None, 1), anna()), "it does not stand");
+        assert_eq!(known(&tracker), [Some("anna".into()), None]);
+        // The other one goes on, here and on a channel that is new.
+        assert_eq!(told(&mut tracker, start, day, &here), [(Phase::Repeated, "1".into())]);
+        assert_eq!(tracker.repetitions().map(|message| message.cause.component).collect::<Vec<_>>(), [Some("sdb".into())]);
+        // A second person changes nothing.
+        assert!(tracker.acknowledge(&here[0], Acknowledgement { by: "ben".into(), at_s: 9 }));
+        assert_eq!(known(&tracker)[0], Some("anna".into()));
+        assert!(tracker.unacknowledge(start + 2 * DAY, &here[0]) && known(&tracker) == [None, None]);
+        assert_eq!(told(&mut tracker, start, 2 * day + 1, &here).len(), 1, "that of the other");
+        assert_eq!(told(&mut tracker, start, 3 * day, &here), [(Phase::Repeated, "1".into())]);
+        assert!(tracker.acknowledge(&here[0], anna()));
+        assert_eq!(told(&mut tracker, start, 3 * day + 2, &here[1..]).len(), 1, "that of the other");
+        assert_eq!(told(&mut tracker, start, 3 * day + 9, &here[1..])[0].0, Phase::Cleared);
+        assert_eq!(told(&mut tracker, start, 9 * day, &here)[1].0, Phase::Raised, "it is a new one");
+        assert_eq!(known(&tracker), [None, None]);
+    }
+
+    #[test]
+    fn a_cause_that_becomes_worse_is_told_although_a_person_knows_of_it() {
+        let (mut tracker, start) = (Tracker::<u8>::new(DAY), Instant::now());
+        let cause = |number| [graded(Event::Fail, Some("sda"), number)];
+        told(&mut tracker, start, 0, &cause(2));
+        tracker.acknowledge(&cause(2)[0], anna());
+        assert_eq!(told(&mut tracker, start, 3, &cause(1)), [], "it is better");
+        assert_eq!(told(&mut tracker, start, 6, &cause(2)), [], "it is as it was");
+        let worse = told(&mut tracker, start, 9, &cause(3));
+        assert_eq!(worse, [(Phase::Raised, "3; worse than when anna acknowledged it".into())]);
+        assert_eq!(known(&tracker), [None]);
+        assert_eq!(told(&mut tracker, start, 12, &cause(3)), []);
+        assert_eq!(told(&mut tracker, start, 9 + DAY.as_secs(), &cause(3)), [(Phase::Repeated, "3".into())]);
+        // A member that returned and fails again is one that nobody knows of.
+        tracker.acknowledge(&cause(3)[0], anna());
+        tracker.renew(start + 2 * DAY, &cause(3)[0]);
+        assert_eq!(told(&mut tracker, start, 2 * DAY.as_secs(), &cause(3)), [(Phase::Raised, "3".into())]);
+        assert_eq!(known(&tracker), [None]);
+    }
+
+    /// After a restart the array is degraded, and which member failed is not known any more.
+    #[test]
+    fn what_a_person_knows_of_is_known_after_a_restart_unless_it_is_over_or_worse() {
+        let start = Instant::now();
+        let fails = [graded(Event::Fail, Some("sda"), 2), graded(Event::DriveReplace, Some("sdb"), 1)];
+        let stored = || {
+            let mut tracker = Tracker::<u8>::new(DAY);
+            told(&mut tracker, start, 0, &fails);
+            fails.iter().for_each(|cause| assert!(tracker.acknowledge(cause, anna())));
+            // The arrays stop with the daemon.
+            tracker.forget("tank");
+            assert_eq!(tracker.standing().count(), 0);
+            tracker.acknowledged()
+        };
+        assert_eq!(stored().len(), 2);
+        let after = |looks: &[(u64, &[Condition<u8>])]| {
+            let mut tracker = Tracker::<u8>::new(DAY);
+            tracker.restore(stored());
+            let told: Vec<_> = looks.iter().flat_map(|(second, here)| told(&mut tracker, start, *second, here)).collect();
+            (told.len(), known(&tracker), tracker.acknowledged().len())
+        };
+        let degraded = |number| graded(Event::DegradedArray, None, number);
+        let (anna, health) = (Some("anna".to_owned()), fails[1].clone());
+        // A drive's health is known some minutes later.
+        assert_eq!(
+            after(&[(0, &[degraded(2)]), (400, &[degraded(2), health.clone()])]),
+            (0, vec![anna.clone(), anna.clone()], 2)
+        );
+        assert_eq!(after(&[(0, &[degraded(3)])]), (1, vec![None], 1), "it is worse");
+        // The redundancy is back at the first look: another failure is a new one.
+        assert_eq!(after(&[(0, &[]), (3, &[degraded(2)])]), (1, vec![None], 1));
+        assert_eq!(after(&[(0, &[]), (900, &[]), (903, &[health])]), (1, vec![None], 0), "it was well for too long");
+        // A second restart.
+        let mut tracker = Tracker::<u8>::new(DAY);
+        tracker.restore(stored());
+        told(&mut tracker, start, 0, &[degraded(2)]);
+        let stored = tracker.acknowledged();
+        let mut tracker = Tracker::<u8>::new(DAY);
+        tracker.restore(stored);
+        assert_eq!((told(&mut tracker, start, 0, &[degraded(2)]), known(&tracker)), (vec![], vec![anna]));
+    }
+
+    impl Degree for u8 {
+        fn is_worse(before: &Condition<u8>, now: &Condition<u8>) -> bool {
+            now.said > before.said
+        }
     }
 }

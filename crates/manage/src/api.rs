@@ -19,6 +19,7 @@
 //! | `GET /v1/events?since=SEQUENCE` | | list of [`EventView`]; as `text/event-stream` one by one, for ever |
 //! | `POST /v1/stop` | [`StopRequest`] | [`Done`], when everything has stopped |
 //! | `GET /v1/alarms` | | list of `monitor::StandingView`: the causes of alarms that last |
+//! | `POST /v1/alarms/acknowledge` | `monitor::AcknowledgeRequest` | `monitor::StandingView`: the alarm as it stands then |
 //! | `POST /v1/alarms/test` | | list of [`stria_alarm::Outcome`]: what became of the test on each channel |
 //! | `GET /v1/health` | | `monitor::HealthPage` |
 //! | `GET /metrics` | | figures for Prometheus, as text |

@@ -14,7 +14,7 @@ pub use daemon::{
     Start,
 };
 
-pub use health::{Alarm, AlarmAction, Firmware, Health};
+pub use health::{Acknowledge, Alarm, AlarmAction, Firmware, Health};
 pub use token::{RoleName, Token, TokenAction};
 
 use crate::api::LatencyBound;

@@ -758,6 +758,12 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
         waiting.retain(|array| array.state != AdoptedState::Served);
         let width = status::width();
         let health = if command.verbose && !json { health::below_status(&services, width) } else { String::new() };
+        let known = if json || command.mdstat {
+            String::new()
+        } else {
+            let clients: Vec<&Client> = services.iter().map(|(client, _)| client).collect();
+            health::acknowledged_below_status(&clients, command.name.as_deref())
+        };
         let mut arrays: Vec<ArrayView> = services.into_iter().flat_map(|(_, arrays)| arrays).collect();
         arrays.sort_by_key(|array| std::cmp::Reverse((array.condition.health, view::found_mismatch(array))));
         if json {
@@ -776,8 +782,8 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
                     others.lines().for_each(tell);
                     print(&plain_status::mdstat(&arrays, &waiting));
                 }
-                (false, true) => print(&others),
-                (false, false) => print(&(others + &status::words(&arrays, command.verbose, width) + &health)),
+                (false, true) => print(&(others + &known)),
+                (false, false) => print(&(others + &status::words(&arrays, command.verbose, width) + &health + &known)),
             }
         }
         if !command.watch {

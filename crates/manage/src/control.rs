@@ -2,7 +2,7 @@
 
 mod listen;
 
-pub use listen::{Order, listen};
+pub use listen::{Order, Peer, listen};
 
 use crate::api::{
     AddRequest, ApiError, ApiErrorKind, Done, ErrorBody, EventView, FirmwareRequest, MemberRequest, ReplaceRequest, ScrubRequest,

@@ -2,7 +2,7 @@
 //!
 //! A text that an operating system, a drive or a lower crate gave has no sentence. In another sentence it is a `reason`.
 
-use crate::plan_words::Size;
+use crate::plan_values::Size;
 use crate::result_words::ResultSentence;
 use crate::warning_values;
 use schemars::JsonSchema;
@@ -575,6 +575,7 @@ sentences! {
         SweepEnded { sweep_kind: String } => "the {sweep_kind} ended meanwhile",
         NoClientRequest {} => "no client sent a request meanwhile, so the sweep costs clients nothing now",
         ForecastCount { most: usize } => "a forecast is for 1 to {most} drives",
+        NoOpenAlarm { alarm: String, array: String } => "alarm {alarm} is not open on array {array}: `stria alarm` lists those that are open",
         NoAlarmChannel {} => "no channel for alarms is configured: add one to [alarms] in stria.toml, or serve with --alarm-mail, --alarm-webhook, --alarm-exec or --alarms",
         ChannelsChanged {} => "the channels of alarms were changed by somebody else since they were read: read them again",
         SchedulesChanged {} => "the schedules were changed by somebody else since they were read: read them again",

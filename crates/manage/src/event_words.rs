@@ -2,7 +2,7 @@
 
 use crate::alarm_words::AlarmSentence;
 use crate::error_words::{Cause, Detail, ErrorSentence, Lacks, read, read_among};
-use crate::order_sentence::OrderSentence;
+use crate::order_sentence::{Component, OrderSentence};
 use crate::plan_words::PlanSentence;
 use crate::result_words::ResultSentence;
 use crate::warning_words::WarningSentence;
@@ -72,17 +72,6 @@ impl fmt::Display for Channels {
             [] => f.write_str("no channel is configured"),
             names => write!(f, "by {}", names.join(", ")),
         }
-    }
-}
-
-/// The part that an alarm is about, in parentheses; null: the array as a whole.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Component(pub Option<String>);
-
-impl fmt::Display for Component {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|part| write!(f, " ({part})"))
     }
 }
 

@@ -43,6 +43,7 @@ pub mod order_sentence;
 mod order_words;
 mod ownership;
 mod plain_status;
+pub mod plan_values;
 pub mod plan_words;
 mod pool;
 mod progress;

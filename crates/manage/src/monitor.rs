@@ -8,6 +8,7 @@
 //! It only reads: nothing here changes an array (`routine` does). A `serve` or another process with a [`Service`] starts one, and
 //! adds [`Monitor::router`] to its control socket.
 
+mod acknowledged;
 mod board;
 mod family;
 mod metrics;
@@ -22,13 +23,17 @@ pub use page::{TEXT, address};
 
 use crate::alarm_words::AlarmSentence;
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, EventView};
+use crate::control::{Body, Peer};
+use crate::directory::user_name;
 use crate::error_words::{Detail, ErrorSentence};
-use crate::event_words::{Channels, Component, ServiceSentence};
+use crate::event_words::{Channels, ServiceSentence};
 use crate::matter::METRICS;
 use crate::mounts::awaited;
+use crate::order_sentence::Component;
 use crate::service::Service;
 use crate::{event_file, threads};
-use axum::extract::State;
+use acknowledged::Store;
+use axum::extract::{Extension, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -42,7 +47,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use stria_alarm::{AlarmConfig, Counts, Event, Heartbeat, JOURNAL, Messenger, Outcome, Phase};
+use stria_alarm::{Acknowledgement, AlarmConfig, Counts, Event, Heartbeat, JOURNAL, Messenger, Outcome, Phase};
 use stria_health::{DriveHealth, HealthConfig, SlowMember};
 use stria_terminal::Failure;
 use tokio::sync::watch;
@@ -75,6 +80,34 @@ pub struct StandingView {
     pub said: Option<AlarmSentence>,
     /// When it was first seen, in seconds since 1970.
     pub since_s: u64,
+    /// The person who knows of it; absent: nobody has said so, or it has become worse since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<Acknowledgement>,
+}
+
+impl StandingView {
+    /// "acknowledged by root (user 0) since 2026-01-01T00:00:00Z"
+    pub fn acknowledged_words(&self) -> Option<String> {
+        let Acknowledgement { by, at_s } = self.acknowledged.as_ref()?;
+        let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(*at_s));
+        Some(format!("acknowledged by {by} since {since}"))
+    }
+}
+
+/// `POST /v1/alarms/acknowledge`
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AcknowledgeRequest {
+    /// The event of the open alarm.
+    pub event: Event,
+    /// Its array; `none`: a fault of the configuration.
+    pub array: String,
+    /// Its component, if it has one.
+    #[serde(default)]
+    pub component: Option<String>,
+    /// The acknowledgement is taken back.
+    #[serde(default)]
+    pub undo: bool,
 }
 
 /// The health of the drives of a service, as `stria health` shows it.
@@ -104,6 +137,8 @@ pub struct Monitor {
     drives: OnceLock<Drives>,
     /// The folder with the events of earlier runs, until they are read.
     recalled: Mutex<Option<PathBuf>>,
+    /// The file of acknowledged alarms, where they are stored. Locked before the tracker.
+    acknowledged: Mutex<Option<Store>>,
     /// So long may an array of the configuration be missing before that is reported.
     patience: Mutex<Duration>,
     /// When the last look at all arrays ended.
@@ -131,6 +166,7 @@ impl Monitor {
             adopted: OnceLock::new(),
             drives: OnceLock::new(),
             recalled: Mutex::default(),
+            acknowledged: Mutex::default(),
             patience: Mutex::new(NOT_SERVED_FOR),
             looked_at: Mutex::new(Instant::now()),
         });
@@ -146,6 +182,7 @@ impl Monitor {
         Router::new()
             .route("/v1/alarms", get(|State(monitor): State<Arc<Self>>| async move { Json(monitor.standing()) }))
             .route("/v1/alarms/test", post(test))
+            .route("/v1/alarms/acknowledge", post(acknowledge))
             .route("/v1/health", get(health))
             .with_state(Arc::clone(self))
             .merge(self.metrics_router())
@@ -219,8 +256,9 @@ impl Monitor {
         let _ = std::thread::Builder::new().name("old alarms".into()).spawn(move || drop(old));
     }
 
-    /// Reports again data that was lost shortly before this run, by the events in `folder`.
+    /// Reports again data that was lost shortly before this run, by the events in `folder`, and knows what was acknowledged.
     pub fn recall(&self, folder: &Path) {
+        *self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner) = Some(Store::new(folder));
         *self.recalled.lock().unwrap_or_else(PoisonError::into_inner) = Some(folder.to_owned());
     }
 
@@ -286,12 +324,17 @@ impl Monitor {
     pub fn faults(&self) -> Vec<StandingView> {
         let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let standing = self.standing();
-        let since = |fault: &Condition| {
-            let known =
-                standing.iter().find(|known| known.cause.event == fault.event && known.cause.component == fault.component);
-            known.map_or_else(crate::clock::now_s, |known| known.since_s)
+        let view = |cause: Condition| {
+            let is_it = |known: &&StandingView| known.cause.event == cause.event && known.cause.component == cause.component;
+            let known = standing.iter().find(is_it);
+            StandingView {
+                since_s: known.map_or_else(crate::clock::now_s, |known| known.since_s),
+                acknowledged: known.and_then(|known| known.acknowledged.clone()),
+                said: cause.said.clone(),
+                cause,
+            }
         };
-        faults.into_iter().map(|cause| StandingView { since_s: since(&cause), said: cause.said.clone(), cause }).collect()
+        faults.into_iter().map(view).collect()
     }
 
     /// Ends the alarm that a part of the configuration does not hold, if there is one.
@@ -332,12 +375,37 @@ impl Monitor {
     /// The causes that stand.
     pub fn standing(&self) -> Vec<StandingView> {
         let seconds = |since: SystemTime| since.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        let view = |(cause, since): (&Condition, _)| StandingView {
-            said: cause.said.clone(),
-            cause: cause.clone(),
-            since_s: seconds(since),
+        let view = |open: stria_alarm::Open<'_, AlarmSentence>| StandingView {
+            said: open.cause.said.clone(),
+            cause: open.cause.clone(),
+            since_s: seconds(open.since),
+            acknowledged: open.acknowledgement.cloned(),
         };
         self.lock().standing().map(view).collect()
+    }
+
+    /// Notes that `by` knows of an open alarm, or (`undo`) no more. Returns the alarm as it stands then.
+    ///
+    /// # Errors
+    /// When no such alarm is open.
+    pub fn acknowledge(&self, request: AcknowledgeRequest, by: String) -> Result<StandingView, ApiError> {
+        let AcknowledgeRequest { event, array, component, undo } = request;
+        let mut store = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tracker = self.lock();
+        let cause = Condition { event, array, component, text: String::new(), said: None };
+        let stands = match undo {
+            false => tracker.acknowledge(&cause, Acknowledgement { by, at_s: crate::clock::now_s() }),
+            true => tracker.unacknowledge(Instant::now(), &cause),
+        };
+        if let Some(store) = store.as_mut() {
+            store.write(&tracker);
+        }
+        drop(tracker);
+        let is_it = |open: &StandingView| open.cause.is_same_cause(&cause);
+        self.standing().into_iter().find(is_it).filter(|_| stands).ok_or_else(|| {
+            let said = ErrorSentence::NoOpenAlarm { alarm: cause.event.name().into_owned(), array: cause.array.clone() };
+            ApiError::new(ApiErrorKind::NotFound, said)
+        })
     }
 
     /// Looks at all arrays when something has happened, and now and then.
@@ -370,10 +438,23 @@ impl Monitor {
             seen.conditions.extend(self.faults.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
             std::mem::take(&mut seen.happenings).into_iter().for_each(|happening| self.send(&service, Message::once(happening)));
             let messages = {
+                let mut store = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
                 let mut tracker = self.lock();
+                if let Some(store) = store.as_mut() {
+                    store.read_into(&mut tracker);
+                }
                 seen.gone.iter().for_each(|array| tracker.forget(array));
                 seen.anew.iter().for_each(|cause| tracker.renew(now, cause));
-                tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause))
+                let messages = tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause));
+                let answers = |array: &str| {
+                    let is_it = |view: &ArrayView| view.identity.name == array && view.condition.silent_s.is_none();
+                    array == NO_ARRAY || views.iter().any(is_it)
+                };
+                tracker.expire_acknowledgements(now, answers);
+                if let Some(store) = store.as_mut() {
+                    store.write(&tracker);
+                }
+                messages
             };
             messages.into_iter().for_each(|message| self.send(&service, message));
             *self.looked_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
@@ -464,7 +545,9 @@ impl Monitor {
     }
 
     fn counts(&self) -> Counts {
-        Counts { standing: self.lock().standing().count(), channels: self.messenger().counts() }
+        let (standing, channels) = (self.standing(), self.messenger().counts());
+        let acknowledged = standing.iter().filter(|open| open.acknowledged.is_some()).count();
+        Counts { standing: standing.len(), acknowledged, channels }
     }
 
     /// The figures for Prometheus.
@@ -508,6 +591,15 @@ async fn off_thread<T: Send + 'static>(work: impl FnOnce() -> Result<T, ApiError
 
 async fn test(State(monitor): State<Arc<Monitor>>) -> Result<Json<Vec<Outcome>>, ApiError> {
     off_thread(move || monitor.send_test()).await.map(Json)
+}
+
+async fn acknowledge(
+    State(monitor): State<Arc<Monitor>>,
+    Extension(Peer { uid }): Extension<Peer>,
+    body: Body<AcknowledgeRequest>,
+) -> Result<Json<StandingView>, ApiError> {
+    let Json(request) = body.map_err(|rejection| ApiError::new(ApiErrorKind::Invalid, rejection.body_text()))?;
+    off_thread(move || monitor.acknowledge(request, user_name(uid))).await.map(Json)
 }
 
 fn views(monitor: &Monitor) -> Result<Vec<ArrayView>, ApiError> {

@@ -1,6 +1,6 @@
 //! The sentences of orders.
 
-use crate::plan_words::Size;
+use crate::plan_values::Size;
 use crate::settings::SettingsRequest;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -20,6 +20,17 @@ impl fmt::Display for Of {
             Some(array) => write!(f, "array \"{}\"", shown(array)),
             None => f.write_str("an array"),
         }
+    }
+}
+
+/// The part that an alarm is about, in parentheses; null: the array as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(transparent)]
+pub struct Component(pub Option<String>);
+
+impl fmt::Display for Component {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|part| write!(f, " ({part})"))
     }
 }
 
@@ -105,6 +116,8 @@ sentences! {
         OrderReload {} => "reload of the configuration",
         OrderStopAll { clients_or_not: ClientsOrNot } => "stop of all arrays{clients_or_not}",
         OrderAlarmTest {} => "test of the alarms",
+        OrderAcknowledge { alarm: String, array: String, component: Component } => "acknowledgement of alarm {alarm} on array {array}{component}",
+        OrderUnacknowledge { alarm: String, array: String, component: Component } => "withdrawal of the acknowledgement of alarm {alarm} on array {array}{component}",
         OrderStart { of: Of, force: Forced } => "start of {of}{force}",
         OrderStop { of: Of, clients_or_not: ClientsOrNot } => "stop of {of}{clients_or_not}",
         OrderAdd { of: Of, drive: String, span: ToSpan, force: Forced } => "addition of drive {drive}{span}{force} in {of}",

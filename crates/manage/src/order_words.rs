@@ -1,7 +1,7 @@
 //! Orders in words, for events: "reload of the configuration", not `POST /v1/reload`.
 
 use crate::api::SpeedRequest;
-use crate::order_sentence::{Bounds, ClientsOrNot, Forced, Length, Of, OrderSentence, ToSpan};
+use crate::order_sentence::{Bounds, ClientsOrNot, Component, Forced, Length, Of, OrderSentence, ToSpan};
 use crate::plan_words::Size;
 use crate::settings::SettingsRequest;
 use percent_encoding::percent_decode_str;
@@ -17,6 +17,14 @@ pub fn order_words(method: &str, path: &str, body: &str) -> OrderSentence {
     let body: Value = serde_json::from_str(body).unwrap_or(Value::Null);
     let as_sent = || OrderSentence::OrderOther { text: format!("{method} {path}") };
     sentence_of(method, &parts, &Body(&body)).unwrap_or_else(as_sent)
+}
+
+/// The array of an order to acknowledge an alarm, which names it in its body.
+pub fn acknowledged_of(path: &str, body: &str) -> Option<String> {
+    if !path.ends_with("/v1/alarms/acknowledge") {
+        return None;
+    }
+    serde_json::from_str::<Value>(body).ok()?["array"].as_str().map(str::to_owned)
 }
 
 fn decoded(part: &str) -> String {
@@ -50,6 +58,14 @@ fn sentence_of(method: &str, parts: &[&str], body: &Body) -> Option<OrderSentenc
         ("POST", ["reload"]) => OrderSentence::OrderReload {},
         ("POST", ["stop"]) => OrderSentence::OrderStopAll { clients_or_not: ClientsOrNot(body.is("force")) },
         ("POST", ["alarms", "test"]) => OrderSentence::OrderAlarmTest {},
+        ("POST", ["alarms", "acknowledge"]) => {
+            let (alarm, array) = (body.text("event"), body.text("array"));
+            let component = Component(body.0["component"].as_str().map(|part| shown(part).to_string()));
+            match body.is("undo") {
+                false => OrderSentence::OrderAcknowledge { alarm, array, component },
+                true => OrderSentence::OrderUnacknowledge { alarm, array, component },
+            }
+        }
         ("POST", ["adopted", array, "start"]) => OrderSentence::OrderStart { of: of(array), force: body.force() },
         ("POST", ["arrays", array, "stop"]) => {
             OrderSentence::OrderStop { of: of(array), clients_or_not: ClientsOrNot(body.is("force")) }
@@ -149,6 +165,18 @@ mod tests {
                 "/v1/arrays/tank/settings",
                 r#"{"write":"through","drive_caches":false}"#,
                 "change of settings (write through, the drives' write caches off) in array \"tank\"",
+            ),
+            (
+                "POST",
+                "/v1/alarms/acknowledge",
+                r#"{"event":"Fail","array":"tank","component":"/dev/sdb"}"#,
+                "acknowledgement of alarm Fail on array tank (/dev/sdb)",
+            ),
+            (
+                "POST",
+                "/api/v1/alarms/acknowledge",
+                r#"{"event":"Mismatch","array":"tank","undo":true}"#,
+                "withdrawal of the acknowledgement of alarm Mismatch on array tank",
             ),
             ("PUT", "/api/v1/config", "", "change of the configuration"),
             ("POST", "/api/v1/actions", "", "an action"),

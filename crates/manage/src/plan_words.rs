@@ -1,55 +1,9 @@
 //! The sentences of plans: what happens, what is written, what is lost, and what should be known before.
 
+use crate::error_words::{Cause, ErrorSentence};
+pub use crate::plan_values::{DriveKind, Failures, Size, Slots};
 use crate::settings::SettingsRequest;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-use std::fmt;
 use stria_sentence::{Names, sentences};
-use stria_terminal::size;
-
-/// A size in bytes, in a text with its unit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Size(pub u64);
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&size::show(self.0))
-    }
-}
-
-/// `an SSD`, `a hard disk`, `an image file`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum DriveKind {
-    /// An SSD.
-    Ssd,
-    /// A hard disk.
-    Hdd,
-    /// An image file.
-    File,
-}
-
-impl DriveKind {
-    /// The kind that `GET /drives` names so.
-    pub fn of(kind: &str) -> Self {
-        match kind {
-            "hdd" => Self::Hdd,
-            "file" => Self::File,
-            _ => Self::Ssd,
-        }
-    }
-}
-
-impl fmt::Display for DriveKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ssd => "an SSD",
-            Self::Hdd => "a hard disk",
-            Self::File => "an image file",
-        })
-    }
-}
 
 sentences! {
     /// A sentence of a plan, for programs: `code` stays the same when its words change.
@@ -143,7 +97,7 @@ sentences! {
         FileSystemsTrim {} => "a mounted file system trims its free space itself, by fstrim",
         SmallestCounts { least_bytes: Size, most_bytes: Size } => "the drives have {least_bytes} to {most_bytes}: each is used only up to the size of the smallest",
         NoRedundancy {} => "the level has no redundancy: the loss of any drive loses data",
-        DriveStays { reason: String } => "a drive stays as it is, and may be one of the array's: {reason}",
+        DriveStays { reason: String, cause: Cause<ErrorSentence> } => "a drive stays as it is, and may be one of the array's: {reason}{cause}",
         StopsForMoment {} => "the array is stopped for a moment, changed, and started again; its block device and virtual machines wait",
         ClientsReconnect { clients: Names } => "it is in use by {clients}: clients that reconnect go on after it, others see errors",
         BackCosts {} => "With this policy flushes are answered before the drives have the data: a power cut loses the writes of the last seconds, flushed or not, and may damage file systems.",
@@ -161,27 +115,5 @@ sentences! {
         FirmwareReset {} => "the member leaves the array for its reset, and returns by the write-intent bitmap: one failure less is survived meanwhile",
         FirmwareLater {} => "the firmware runs after the next reset or power cycle",
         FirmwareMayBreak {} => "a wrong image may make the drive unusable, and most drives take no older firmware back",
-    }
-}
-
-/// Further failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Failures(pub usize);
-
-impl fmt::Display for Failures {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 == 1 { f.write_str("1 more failure") } else { write!(f, "{} more failures", self.0) }
-    }
-}
-
-/// Slots of an array, in a text with "and" between them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(transparent)]
-pub struct Slots(pub Vec<usize>);
-
-impl fmt::Display for Slots {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.iter().map(usize::to_string).collect::<Vec<_>>().join(" and "))
     }
 }

@@ -1,6 +1,6 @@
 //! Values of warnings that have types of their own, and how each is read from a text.
 
-use crate::plan_words::Failures;
+use crate::plan_values::Failures;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -359,6 +359,60 @@ fn a_reload_applies_the_table_of_alarms() {
     assert_eq!(sink.alarms(), ["repeated SparesMissing -", "raised TestMessage -", "cleared SparesMissing -"]);
 }
 
+/// Goal: whoever knows of an alarm gets no reminders of it, over a restart too, until it becomes worse; and nothing looks well
+/// meanwhile.
+#[test]
+fn an_alarm_that_a_person_knows_of_is_silent_over_a_restart_until_it_becomes_worse() {
+    let (place, sink) = (Place::new(), Sink::http());
+    let images = place.images(4, 32 << 20);
+    place.is_a_machine();
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "6", "--assume-clean"], &drives[..]].concat());
+    place.ok(&[&["adopt"], &drives[..]].concat());
+    let text = std::fs::read_to_string(place.config()).expect("a configuration");
+    let text = format!("{text}\n[alarms]\nwebhook = \"http://{}/\"\nspares = {{ tank = 1 }}\n", sink.address);
+    std::fs::write(place.config(), text).expect("a file");
+    let daemon = Daemon::start(&place);
+    place.settled("tank");
+    place.ok(&["fail", "tank", "1", "--force"]);
+    let raised = format!("raised Fail {}", images[1]);
+    [&*raised, "raised SparesMissing -"].into_iter().for_each(|alarm| sink.wait_for_alarm(alarm));
+
+    place.run(&["alarm", "acknowledge", "lake"]).refused(1, &["no such alarm is open on array lake", "stria alarm"]);
+    place.run(&["alarm", "acknowledge", "tank", "--event", "Mismatch"]).refused(1, &["no such alarm"]);
+    let told = place.ok(&["alarm", "acknowledge", "tank", "--event", "fail"]);
+    let known = "acknowledged by";
+    assert!(told.contains(&format!("Fail on array tank ({}): {known}", images[1])) && !told.contains("SparesMissing"), "{told}");
+    let listed = support::unwrapped(&place.ok(&["alarm"]));
+    assert_eq!(listed.matches(known).count(), 1, "{listed}");
+    let status = place.run(&["status"]);
+    assert!(status.code == 3 && status.stdout.contains("DEGRADED") && status.stdout.contains(known), "{status:?}");
+    assert_eq!(place.run(&["explain"]).code, 3);
+    let orders = place.ok(&["events", "--orders"]);
+    assert!(orders.contains(&format!("ordered: acknowledgement of alarm Fail on array tank ({})", images[1])), "{orders}");
+    place.ok(&["alarm", "acknowledge", "tank", "--event", "SparesMissing"]);
+    let taken_back = place.ok(&["alarm", "acknowledge", "tank", "--event", "SparesMissing", "--undo"]);
+    assert!(taken_back.contains("nobody has acknowledged it"), "{taken_back}");
+
+    // As a power cut ends it. Which member had failed is not known any more.
+    daemon.kill();
+    let count = sink.alarms().len();
+    let daemon = Daemon::start(&place);
+    sink.wait_for("what was not acknowledged", |all| all.len() > count);
+    let listed = support::unwrapped(&place.ok(&["alarm"]));
+    assert!(listed.contains("DegradedArray") && listed.matches(known).count() == 1, "{listed}");
+    place.ok(&["fail", "tank", "2", "--force"]);
+    sink.wait_for_alarm("raised DegradedArray -");
+    sink.wait_for_alarm(&format!("raised Fail {}", images[2]));
+    let worse = sink.all().into_iter().find(|body| body.contains("DegradedArray")).expect("it has just come");
+    assert!(worse.contains("worse than when") && worse.contains("acknowledged it"), "{worse}");
+    let listed = place.ok(&["alarm"]);
+    assert!(!listed.contains(known), "{listed}");
+    daemon.signal("-TERM");
+    daemon.ended_well();
+    assert_eq!(std::fs::read_to_string(place.path("state").join("acknowledged.json")).expect("it is stored"), "[]\n");
+}
+
 #[test]
 fn what_cannot_work_is_refused_before_anything_is_served() {
     let place = Place::new();

@@ -658,6 +658,24 @@ fn jobs_are_cancelled_where_their_work_can_end() {
     let expected = (&json!("alarm-member-dropped"), &json!(drives[0]), &json!("failed on command"), &json!(0));
     assert_eq!((&said["code"], &values["drive"], &values["detail"], &values["then"]["losses_survived"]), expected, "{said:#}");
 
+    // Whoever knows of it says so. The matter stays what it is.
+    let matter = || ask(&place, "/summary", None).body["matters"][0].clone();
+    let (urgency, wanted) = (matter()["urgency"].clone(), json!({"event": "Fail", "array": "tank", "component": drives[0]}));
+    assert!(urgency != "well" && matter()["acknowledged"].is_null(), "{:#}", matter());
+    let known = ask(&place, "/alarms/acknowledge", Some(wanted)).body["acknowledged"].clone();
+    assert!(known["by"].as_str().is_some_and(|by| by.contains("(user ")) && known["at_s"].as_u64() > Some(0), "{known:#}");
+    assert_eq!((&alarm()["acknowledged"], &matter()["acknowledged"], &matter()["urgency"]), (&known, &known, &urgency));
+    let order = ask(&place, "/audit?limit=1", None).body["events"][0].clone();
+    let values = json!({"alarm": "Fail", "array": "tank", "component": drives[0]});
+    let expected = (&json!("tank"), &json!("order-taken"), &json!({"code": "order-acknowledge", "values": values}));
+    assert_eq!((&order["array"], &order["said"]["code"], &order["said"]["values"]["order"]), expected, "{order:#}");
+    let other = json!({"event": "Fail", "array": "tank", "component": drives[1]});
+    let refused = ask(&place, "/alarms/acknowledge", Some(other));
+    assert!(refused.kind() == (404, "not_found") && text(&refused.body).contains("is not open"), "{refused:?}");
+    let back = json!({"event": "Fail", "array": "tank", "component": drives[0], "undo": true});
+    assert!(ask(&place, "/alarms/acknowledge", Some(back)).body["acknowledged"].is_null());
+    assert!(alarm()["acknowledged"].is_null() && matter()["acknowledged"].is_null());
+
     // A trim of sparse images of 4 TiB has thousands of parts.
     let large: Vec<String> = ["d5", "d6"].map(|name| place.path("drives").join(name).display().to_string()).to_vec();
     large.iter().for_each(|path| fs::File::create(path).and_then(|file| file.set_len(4 << 40)).expect("an image"));

@@ -17,7 +17,7 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings plan_words order_sentence result_words warning_values error_words drop_words refusal_words alarm_words warning_words start_words event_words
+        settings plan_values order_sentence result_words warning_values error_words plan_words drop_words refusal_words alarm_words warning_words start_words event_words
         api clock log threads event_log mounts udev toml_line atomic_file
         sockets lane_spec directory free ledger ublk
         view since tools
@@ -92,7 +92,7 @@ fn of_small_crates() {
         "crates/block",
         "arena buffer ranges limits error request device fault lane_client mailbox ram sectors shown timings process_limits",
     );
-    holds("crates/alarm", "config event journal channel heartbeat messenger tracker");
+    holds("crates/alarm", "config event journal channel heartbeat messenger acknowledged tracker");
     holds("crates/health", "words admin judge mark nvme smartctl book read cache peers seat firmware erase");
     holds("crates/integrity", "region table device");
     holds("crates/parity", "field reference addresses kernel code locate recover store selftest chosen xor");

@@ -17,10 +17,28 @@ pub struct Alarm {
 }
 
 /// An action on alarms.
-#[derive(Clone, Copy, Debug, Subcommand)]
+#[derive(Clone, Debug, Subcommand)]
 pub enum AlarmAction {
+    /// Say that you know of the open alarms of an array. They are not repeated until they are over, or become worse.
+    Acknowledge(Acknowledge),
     /// Send a test on every channel, and show the results.
     Test,
+}
+
+/// `stria alarm acknowledge`
+#[derive(Args, Clone, Debug)]
+pub struct Acknowledge {
+    /// The array; `none`: faults of the configuration.
+    pub name: String,
+    /// Only the alarms of this event, for example Fail.
+    #[arg(long, value_name = "EVENT")]
+    pub event: Option<String>,
+    /// Only the alarms about this member.
+    #[arg(long, value_name = "MEMBER")]
+    pub member: Option<String>,
+    /// Take the acknowledgement back.
+    #[arg(long)]
+    pub undo: bool,
 }
 
 /// `stria health`

@@ -1,10 +1,10 @@
 //! `stria alarm` and `stria health`.
 
 use crate::api::ArrayView;
-use crate::cli::{Alarm, AlarmAction, Health};
+use crate::cli::{Acknowledge, Alarm, AlarmAction, Health};
 use crate::client::{self, Client, SilentServe};
 use crate::config::{self, Config};
-use crate::monitor::{DriveEntry, HealthPage, StandingView, ask};
+use crate::monitor::{AcknowledgeRequest, DriveEntry, HealthPage, StandingView, ask};
 use crate::view::all_members;
 use hyper::Method;
 use serde::Serialize;
@@ -23,7 +23,8 @@ use stria_terminal::{Failure, NOT_WELL, absolute, size};
 /// When no serve answers.
 pub fn alarm(command: &Alarm, json: bool) -> Result<u8, Failure> {
     let (services, silent) = client::services(command.control.socket.as_deref())?;
-    match command.action {
+    match &command.action {
+        Some(AlarmAction::Acknowledge(what)) => acknowledge(&services, &silent, what, json),
         Some(AlarmAction::Test) => test(&services.into_iter().map(|(client, _)| client).collect::<Vec<_>>(), &silent, json),
         None => {
             let mut standing: Vec<StandingView> = Vec::new();
@@ -38,7 +39,9 @@ pub fn alarm(command: &Alarm, json: bool) -> Result<u8, Failure> {
                 let row = |standing: &StandingView| {
                     let since = UNIX_EPOCH + Duration::from_secs(standing.since_s);
                     let since = humantime::format_rfc3339_seconds(since).to_string();
-                    vec![standing.cause.event.name().into_owned(), since, shown_sentence(&standing.cause.text).to_string()]
+                    let known = standing.acknowledged_words().map_or_else(String::new, |words| format!(" [{words}]"));
+                    let text = shown_sentence(&format!("{}{known}", standing.cause.text)).to_string();
+                    vec![standing.cause.event.name().into_owned(), since, text]
                 };
                 let words = paragraphs(110, standing.iter().map(row).collect());
                 print(&format!("{}{words}{}", client::silent_words(&silent), if standing.is_empty() { "" } else { "\n" }));
@@ -46,6 +49,55 @@ pub fn alarm(command: &Alarm, json: bool) -> Result<u8, Failure> {
             Ok(if silent.is_empty() { 0 } else { client::NO_ANSWER })
         }
     }
+}
+
+/// Acknowledges the open alarms that are meant, or takes that back.
+fn acknowledge(
+    services: &[(Client, Vec<ArrayView>)],
+    silent: &[SilentServe],
+    what: &Acknowledge,
+    json: bool,
+) -> Result<u8, Failure> {
+    let is_meant = |StandingView { cause, .. }: &StandingView| {
+        cause.array == what.name
+            && what.event.as_ref().is_none_or(|event| cause.event.name().eq_ignore_ascii_case(event))
+            && what.member.as_ref().is_none_or(|member| cause.component.as_ref() == Some(member))
+    };
+    let mut done: Vec<StandingView> = Vec::new();
+    for (client, _) in services {
+        let open: Vec<StandingView> = client.get("/v1/alarms")?;
+        for StandingView { cause, .. } in open.into_iter().filter(is_meant) {
+            let (event, array, component) = (cause.event, cause.array, cause.component);
+            let request = AcknowledgeRequest { event, array, component, undo: what.undo };
+            done.push(client.send(Method::POST, "/v1/alarms/acknowledge", &request)?);
+        }
+    }
+    if done.is_empty() && silent.is_empty() {
+        let name = shown(&what.name);
+        return Err(Failure::Failed(format!("no such alarm is open on array {name}: `stria alarm` lists those that are open")));
+    }
+    if json {
+        print_json(&with_silent(&done, silent));
+    } else {
+        print(&(client::silent_words(silent) + &done.iter().map(acknowledged).collect::<String>()));
+    }
+    Ok(if silent.is_empty() { 0 } else { client::NO_ANSWER })
+}
+
+/// An open alarm in a line, and the person who knows of it.
+fn acknowledged(open: &StandingView) -> String {
+    let StandingView { cause, .. } = open;
+    let component = cause.component.as_ref().map_or_else(String::new, |part| format!(" ({})", shown(part)));
+    let known = open.acknowledged_words().unwrap_or_else(|| "nobody has acknowledged it, so it is repeated".into());
+    format!("{} on array {}{component}: {}\n", cause.event.name(), shown(&cause.array), shown_sentence(&known))
+}
+
+/// The acknowledged alarms, as `status` shows them below the arrays.
+pub fn acknowledged_below_status(clients: &[&Client], name: Option<&str>) -> String {
+    // A serve of an earlier version knows none.
+    let open = clients.iter().filter_map(|client| client.get::<Vec<StandingView>>("/v1/alarms").ok()).flatten();
+    let is_meant = |open: &StandingView| open.acknowledged.is_some() && name.is_none_or(|name| open.cause.array == name);
+    open.filter(is_meant).map(|open| format!("alarm {}", acknowledged(&open))).collect()
 }
 
 /// The entries, and servers that did not answer.

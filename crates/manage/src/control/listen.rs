@@ -56,6 +56,13 @@ pub struct Order {
     pub status: u16,
 }
 
+/// The user at the other end of a connection, for orders that note it.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// The user's number; `u32::MAX`: the system does not report it.
+    pub uid: u32,
+}
+
 /// Receives every command once it was carried out or refused.
 pub type Witness = Arc<dyn Fn(Order) + Send + Sync>;
 
@@ -143,7 +150,9 @@ async fn carry_out(
     let witness = witness.filter(|_| head.method != Method::GET);
     let what = format!("{} {}", head.method, head.uri.path());
     let text = String::from_utf8_lossy(&body[..body.len().min(SHOWN_BYTES_MAX)]).into_owned();
-    let answer = router.call(Request::from_parts(head, Body::from(body))).await;
+    let mut request = Request::from_parts(head, Body::from(body));
+    request.extensions_mut().insert(Peer { uid });
+    let answer = router.call(request).await;
     let status = answer.as_ref().map(|answer| answer.status().as_u16());
     if let (Some(witness), Ok(status)) = (witness, status) {
         // It looks up a name, for which the machine's directory may wait: other connections go on meanwhile.

@@ -2,10 +2,10 @@
 
 use crate::api::{ApiError, ApiErrorKind, Done, DriveRequest, StartRequest};
 use crate::control::{Body, Order, answer};
-use crate::directory::Directory;
+use crate::directory::user_name;
 use crate::event_words::ServiceSentence;
 use crate::keeper::Keeper;
-use crate::order_words::order_words;
+use crate::order_words::{acknowledged_of, order_words};
 use crate::routine::Routine;
 use crate::service::Service;
 use crate::view;
@@ -14,7 +14,6 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use std::sync::Arc;
-use std::time::Duration;
 
 type On = State<Arc<Keeper>>;
 
@@ -47,32 +46,21 @@ async fn start(State(keeper): On, Path(name): Path<String>, body: Body<StartRequ
     }
 }
 
-/// The time that the machine's directory may take to name a user.
-const NAME_WITHIN: Duration = Duration::from_millis(500);
-
-/// The name of a user, if the machine's directory answers.
-fn user_name(directory: &Directory, uid: u32) -> Option<String> {
-    if directory.hangs() {
-        return None;
-    }
-    let find = move || nix::unistd::User::from_uid(nix::unistd::Uid::from_raw(uid)).ok().flatten().map(|user| user.name);
-    directory.ask(NAME_WITHIN, find).flatten()
-}
-
 /// Makes an event of every order: who gave it, what it was, and what became of it. udev's reports of drives are no orders.
 pub fn witness(service: Arc<Service>) -> Arc<dyn Fn(Order) + Send + Sync> {
-    let directory = Directory::default();
     Arc::new(move |order: Order| {
         let Order { uid, pid, what, body, status } = order;
         if what == "POST /v1/drives" {
             return;
         }
-        let user = user_name(&directory, uid).map_or_else(|| format!("user {uid}"), |name| format!("{name} (user {uid})"));
         let process = pid.map_or_else(String::new, |pid| format!(", process {pid}"));
         let (method, path) = what.split_once(' ').unwrap_or(("", what.as_str()));
-        let (by, order) = (format!("{user}{process}"), order_words(method, path, &body));
+        let (by, order) = (format!("{}{process}", user_name(uid)), order_words(method, path, &body));
         let array = what.split('/').skip_while(|part| *part != "arrays" && *part != "adopted").nth(1).unwrap_or_default();
-        let array = percent_encoding::percent_decode_str(array).decode_utf8_lossy().into_owned();
+        let array = match acknowledged_of(path, &body) {
+            Some(array) => array,
+            None => percent_encoding::percent_decode_str(array).decode_utf8_lossy().into_owned(),
+        };
         let said = match status {
             ..300 => ServiceSentence::OrderDone { by, order },
             _ => ServiceSentence::OrderFailed { by, order, status },

@@ -368,6 +368,8 @@ fn figures(families: &mut Families, of: Labels, health: &DriveHealth) {
 
 fn alarms(families: &mut Families, counts: &Counts) {
     families.gauge("stria_alarms_standing", "Alarms whose cause lasts.", &[], counts.standing as f64);
+    let help = "Those of them that a person has acknowledged.";
+    families.gauge("stria_alarms_acknowledged", help, &[], counts.acknowledged as f64);
     for (channel, delivered, failed) in &counts.channels {
         let help = "Alarms that a channel was given, by outcome.";
         for (outcome, count) in [("delivered", delivered), ("failed", failed)] {

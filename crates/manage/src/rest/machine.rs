@@ -86,13 +86,13 @@ impl Machine {
     ///
     /// # Errors
     /// When none can be read.
-    pub fn assemblies(&self) -> Result<(Vec<Assembly>, Vec<String>), ApiError> {
+    pub fn assemblies(&self) -> Result<(Vec<Assembly>, Vec<Words>), ApiError> {
         let paths = drives::paths(&self.keeper.config().daemon);
         if paths.is_empty() {
             return Err(refused(ErrorSentence::NoDrivesHere {}));
         }
         let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
         let (found, unread) = find_readable(&paths, options)?;
-        Ok((found.assemblies, unread.iter().map(ToString::to_string).collect()))
+        Ok((found.assemblies, unread.into_iter().map(Words::from).collect()))
     }
 }

@@ -702,7 +702,9 @@ fn plan_destroy(machine: &Machine, action: &Action, array: &str) -> Result<Based
     let mut draft = Draft::new(action, Role::Admin, title).on(&entry);
     draft.lose(Say::LosesArray { array: entry.name.clone() });
     draft.overwrites(&pages, &Say::WritesDestroy {});
-    unread.iter().for_each(|why| draft.warn(Say::DriveStays { reason: why.to_string() }));
+    for (reason, cause) in unread.into_iter().map(Words::parts) {
+        draft.warn(Say::DriveStays { reason, cause });
+    }
     Ok(draft.done(&entry.name))
 }
 

@@ -19,7 +19,7 @@ use crate::error_words::ErrorSentence;
 use crate::event_file::stored;
 use crate::foreign::Foreign;
 use crate::keeper::{count_of, look_at_pool, offers};
-use crate::monitor::StandingView;
+use crate::monitor::{AcknowledgeRequest, StandingView};
 use crate::pool;
 use axum::http::Method;
 use schemars::JsonSchema;
@@ -138,6 +138,16 @@ pub fn routes() -> Vec<Route> {
         route(get.clone(), "/alarms", View, "The causes of alarms that last", |call: Call<Nothing>| {
             Ok::<Vec<StandingView>, _>(call.rest.machine.monitor.standing())
         }),
+        route(
+            post.clone(),
+            "/alarms/acknowledge",
+            Operate,
+            "Notes that the user knows of an open alarm: it is not repeated until it is over or becomes worse",
+            |call: Call<Body<AcknowledgeRequest>>| {
+                let monitor = &call.rest.machine.monitor;
+                monitor.acknowledge(call.input.0, call.caller.name)
+            },
+        ),
         route(get.clone(), "/alarms/settings", Admin, "Where alarms go: mail and webhook", |call: Call<Nothing>| {
             channels::settings(&call.rest.machine)
         }),

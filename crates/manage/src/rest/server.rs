@@ -22,7 +22,7 @@ use crate::error_words::{ErrorSentence, Words};
 use crate::event_words::ServiceSentence;
 use crate::matter::API;
 use crate::order_sentence::OrderSentence;
-use crate::order_words::order_words;
+use crate::order_words::{acknowledged_of, order_words};
 use crate::threads;
 use crate::view::{self, cut};
 use axum::body::Body;
@@ -608,6 +608,10 @@ impl Server {
                 let order = action.as_ref().map(|_| String::from_utf8_lossy(&body).into_owned());
                 (order.unwrap_or_default(), action.and_then(|action| action.array().map(str::to_owned)).unwrap_or_default())
             }
+            "/api/v1/alarms/acknowledge" => match acknowledged_of(path, &String::from_utf8_lossy(&body)) {
+                Some(array) => (String::from_utf8_lossy(&body).into_owned(), array),
+                None => (String::new(), String::new()),
+            },
             _ => (String::new(), String::new()),
         };
         let (server, query) = (Arc::clone(&self), query.to_owned());

@@ -10,7 +10,7 @@ use crate::monitor::StandingView;
 use crate::since::first_loss;
 use crate::view::{all_members, is_redundant_itself};
 use std::path::PathBuf;
-use stria_alarm::{Event, Severity};
+use stria_alarm::{Acknowledgement, Event, Severity};
 use stria_host::HostSentence;
 
 /// Sums up. `events`: those that are known, the oldest first. `told_by`: the channels by which people are told.
@@ -109,8 +109,9 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
         MatterKind::LeftAlone => (None, &[], vec![]),
         MatterKind::Replaced => (last(&["member_in_sync"]), &[], matter.drives.iter().map(remove).collect()),
     };
-    let stands = alarms.iter().filter(|alarm_| is_here(&alarm_.cause.array) && alarm.contains(&alarm_.cause.event));
-    let stands = stands.map(|alarm| alarm.since_s * 1000).min();
+    let open = alarms.iter().filter(|open| is_here(&open.cause.array) && alarm.contains(&open.cause.event));
+    let open: Vec<&StandingView> = open.collect();
+    let stands = open.iter().map(|open| open.since_s * 1000).min();
     MatterView {
         array: matter.array.clone(),
         kind: MatterId::State(matter.kind),
@@ -124,7 +125,14 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
         remedies: possible(remedies, &array.name, array.view.as_ref()),
         reason: matter.reason,
         said: matter.said,
+        acknowledged: acknowledged(&open),
     }
+}
+
+/// The person who knows of all these alarms; of several the last one.
+fn acknowledged(open: &[&StandingView]) -> Option<Acknowledgement> {
+    let known: Option<Vec<&Acknowledgement>> = open.iter().map(|open| open.acknowledged.as_ref()).collect();
+    known?.into_iter().max_by_key(|known| known.at_s).cloned()
 }
 
 /// Since when the file of one of these drives has no name.
@@ -316,6 +324,7 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         remedies: possible(remedies, &cause.array, view),
         reason: Some(cause.text.clone()),
         said: alarm.said.clone().map(ReasonSentence::Alarm),
+        acknowledged: alarm.acknowledged.clone(),
     })
 }
 
@@ -392,7 +401,7 @@ mod tests {
             text: "so".into(),
             said: None,
         };
-        StandingView { cause, said: None, since_s: 0 }
+        StandingView { cause, said: None, since_s: 0, acknowledged: None }
     }
 
     #[test]

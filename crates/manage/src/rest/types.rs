@@ -15,7 +15,7 @@ use crate::wipe::WipeMeans;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
-use stria_alarm::Event;
+use stria_alarm::{Acknowledgement, Event};
 use stria_health::{DriveHealth, Seat, SlowMember};
 
 /// The rights of a user, each with those before it.
@@ -155,6 +155,9 @@ pub struct MatterView {
     /// The cause for programs; absent: it has text alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<ReasonSentence>,
+    /// The person who knows of it: every alarm about it is acknowledged. It is as wrong as before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<Acknowledgement>,
 }
 
 /// The state of the machine.
