@@ -1636,6 +1636,11 @@ export interface components {
              */
             drive_caches: string | null;
             /**
+             * @description True if they were switched on, false if off; null: they are as they were found.
+             * @default null
+             */
+            drive_caches_set: boolean | null;
+            /**
              * Format: uint64
              * @description The count of superblock updates.
              */
@@ -1649,6 +1654,8 @@ export interface components {
              * @default
              */
             headline: string;
+            /** @description The headline before that; absent: the array answers, or has not yet answered since it started. */
+            headline_before?: string | null;
             /** @description The worst of it and its spans. */
             health: components["schemas"]["HealthView"];
             /**

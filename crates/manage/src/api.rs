@@ -178,6 +178,9 @@ pub struct ArrayView {
     /// The drives' own write caches, in words; null: the members are files, or it is a span.
     #[serde(default)]
     pub drive_caches: Option<String>,
+    /// True if they were switched on, false if off; null: they are as they were found.
+    #[serde(default)]
+    pub drive_caches_set: Option<bool>,
     /// Requests that have not ended.
     pub in_flight: usize,
     /// The count of superblock updates.
@@ -231,6 +234,9 @@ pub struct ConditionView {
     /// The lanes have not answered for so long; the view shows the state before that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_s: Option<u64>,
+    /// The headline before that; absent: the array answers, or has not yet answered since it started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headline_before: Option<String>,
     /// True if nothing is in flight and the superblocks say clean.
     pub clean: bool,
     /// Writes are refused.

@@ -274,7 +274,7 @@ fn collect(array: &ArrayView, root: &ArrayView, matters: &mut Vec<Matter>) {
 fn is_missed(array: &ArrayView, member: &MemberView) -> bool {
     let holds = |other: &MemberView| other.slot == member.slot && other.role == "in sync" && other.failure.is_none();
     // One that a replacement has followed was not lost.
-    let is_dropped = member.role == "failed" && member.slot.is_some() && member.failure.as_deref() != Some("replaced");
+    let is_dropped = member.role == "failed" && member.slot.is_some() && !view::was_replaced(member);
     view::is_lost(member) || is_dropped && !array.parts.members.iter().any(holds)
 }
 
@@ -342,7 +342,7 @@ impl Collector<'_> {
                 Some(Words { text: left.text.clone(), said: left.said.clone() })
             }
             MatterKind::Silent => {
-                self.array.headline.split_once("; before that: ").map(|(_, before)| format!("before that: {before}").into())
+                self.array.condition.headline_before.as_ref().map(|before| format!("before that: {before}").into())
             }
             MatterKind::Degraded | MatterKind::Rebuilding | MatterKind::Failed | MatterKind::Paused | MatterKind::Replaced => {
                 let mut dropped: Vec<DroppedMember> = drives.iter().filter_map(failure).collect();
@@ -916,6 +916,10 @@ mod tests {
             r#"{"/silent_s": 9, "/health": "degraded", "/losses_survived": 0, "/missing_slots": [2], "/members/1/no_room": true}"#,
         );
         assert_eq!(kinds(silent), [(Silent, Critical)], "all else was so before");
+        // The name of a lane may have any words.
+        let before = matters(serde_json::json!({"/silent_s": 9, "/headline_before": "clean",
+            "/headline": "does not answer (pid 7, lane x; before that: y), for 9 s now; before that: clean"}));
+        assert_eq!(before[0].reason.as_deref(), Some("before that: clean"));
     }
 
     #[test]

@@ -495,6 +495,7 @@ impl Service {
         view.writes.power_cut = held.write.words().into();
         let (differ, unflushed) = (lock(&served.caches.differ).clone(), lock(&served.caches.unflushed).clone());
         view.drive_caches = view::drive_caches(&report, held.drive_caches, &differ, &unflushed);
+        view.drive_caches_set = held.drive_caches;
         view::note_unflushed(&mut view, &unflushed);
         view::describe_state(&mut view);
         if since::is_asked(&view) {

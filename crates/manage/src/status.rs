@@ -3,7 +3,7 @@
 use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, ClientView, LatencyView, MemberView};
 use crate::clock::now_ms;
 use crate::progress::sweep_line;
-use crate::view::{is_lost, last_drives, was_replaced};
+use crate::view::{all_members, is_lost, last_drives, was_replaced};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
 use stria_block::{shell_word, shown, shown_sentence};
@@ -150,7 +150,8 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     if view.writes.write.is_some() && !view.condition.read_only {
         say("writes", view.writes.power_cut.clone());
     }
-    if let Some(caches) = view.drive_caches.as_ref().filter(|caches| verbose || caches.contains("as set")) {
+    let differs = view.drive_caches_set.is_some() || all_members(view).iter().any(|member| member.cache_unflushed);
+    if let Some(caches) = view.drive_caches.as_ref().filter(|_| verbose || differs) {
         say("caches", format!("of the drives: {caches}"));
     }
     for lane in view.lanes.iter().filter(|_| verbose) {
@@ -358,6 +359,7 @@ fn show_latency(latency: &LatencyView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error_words::ErrorSentence;
     use crate::view::describe_state;
     use serde_json::{Value, json};
 
@@ -379,6 +381,22 @@ mod tests {
         words(&[view], false, WIDTH)
     }
 
+    #[test]
+    fn the_caches_of_drives_are_shown_where_they_were_set_or_lose_data() {
+        let caches = |set: Option<bool>, unflushed: bool| {
+            let mut view: ArrayView = serde_json::from_value(json!({"name": "tank", "full_name": "tank", "uuid": "", "level": "1",
+                "layout": "", "size_bytes": 0, "health": "optimal", "state": "", "clean": true, "read_only": false, "trim_zeroes": true,
+                "paused": false, "members": [member(0, "/a", &[("cache_unflushed", json!(unflushed))])], "missing_slots": [], "spans": [],
+                "resync_pending": false, "losses_survived": 1, "in_flight": 0, "events": 0, "created_s": 0, "exports": [], "clients": [],
+                "drive_caches": "set in other words", "drive_caches_set": set}))
+            .expect("a view");
+            describe_state(&mut view);
+            words(&[view], false, WIDTH).contains("of the drives: set in other words")
+        };
+        assert!(!caches(None, false));
+        assert!(caches(Some(true), false) && caches(Some(false), false) && caches(None, true));
+    }
+
     /// "failed and holds no slot" once stood for all of these.
     #[test]
     fn a_member_that_left_is_shown_with_the_one_that_has_its_slot() {
@@ -386,9 +404,13 @@ mod tests {
         let text = shown_of(&[member(0, "/a", &[]), member(1, "/b", &failed("I/O error")), member(1, "/c", &[])]);
         assert!(text.contains("/b failed, and /c holds slot 1; it can be removed, otherwise clean"), "{text}");
         assert!(text.contains("/b: I/O error"), "{text}");
-        let text = shown_of(&[member(0, "/a", &[]), member(1, "/b", &failed("replaced")), member(1, "/c", &[])]);
+        let replaced = [&failed("replaced")[..], &[("failure_said", json!(ErrorSentence::ReplacedByAnother {}))]].concat();
+        let text = shown_of(&[member(0, "/a", &[]), member(1, "/b", &replaced), member(1, "/c", &[])]);
         assert!(text.contains("/b was replaced by /c; it can be removed, otherwise clean"), "{text}");
         assert!(text.contains("1     replaced"), "{text}");
+        // The words of a drive may be any.
+        let text = shown_of(&[member(0, "/a", &[]), member(1, "/b", &failed("replaced")), member(1, "/c", &[])]);
+        assert!(text.contains("/b failed, and /c holds slot 1; it can be removed, otherwise clean"), "{text}");
         let spare = [&failed("I/O error")[..], &[("slot", Value::Null)]].concat();
         let text = shown_of(&[member(0, "/a", &[]), member(1, "/c", &[]), member(2, "/b", &spare)]);
         assert!(text.contains("/b failed and holds no slot; it can be removed, otherwise clean"), "{text}");

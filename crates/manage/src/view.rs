@@ -11,9 +11,7 @@ use crate::event_words::{EventSentence, told_as_one};
 use crate::plan_words::Failures;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_array::{
-    DropCause, Event, Health, Level, LogStatus, MemberState, MemberStatus, StopCause, SweepKind, SweepStatus, Synced,
-};
+use stria_array::{Event, Health, Level, LogStatus, MemberState, MemberStatus, StopCause, SweepKind, SweepStatus, Synced};
 use stria_block::Latency;
 use stria_block::SECTOR_BYTES;
 use stria_drive::{DriveKind, Way, monotonic_now};
@@ -74,6 +72,7 @@ pub fn array(array: &ArrayReport) -> ArrayView {
         },
         speed: None,
         drive_caches: None,
+        drive_caches_set: None,
         in_flight: status.in_flight,
         events: description.events,
         created_s: description.created_s,
@@ -96,6 +95,7 @@ fn condition(array: &ArrayReport, spans: &[ArrayView]) -> ConditionView {
         state: String::new(),
         since_s: None,
         silent_s: None,
+        headline_before: None,
         clean: status.clean && spans.iter().all(|span| span.condition.clean),
         read_only: status.read_only,
         unreplayed: status.unreplayed.clone().or_else(|| of_spans(|condition| &condition.unreplayed)),
@@ -153,6 +153,7 @@ pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
             state: String::new(),
             since_s: None,
             silent_s: Some(silent_s),
+            headline_before: None,
             clean: false,
             read_only: false,
             unreplayed: None,
@@ -168,6 +169,7 @@ pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
         writes: WritesView::default(),
         speed: None,
         drive_caches: None,
+        drive_caches_set: None,
         in_flight: 0,
         events: 0,
         created_s: 0,
@@ -341,7 +343,7 @@ pub fn departure(array: &ArrayView, member: &MemberView) -> String {
 
 /// True if the member left the array because its replacement was complete.
 pub fn was_replaced(member: &MemberView) -> bool {
-    member.role == "failed" && member.failure == Some(DropCause::Replaced.to_string())
+    member.role == "failed" && matches!(member.failure_said, Some(ErrorSentence::ReplacedByAnother {}))
 }
 
 /// The array or span that the member is listed in.
@@ -770,7 +772,7 @@ mod tests {
     #[test]
     fn an_event_of_a_dropped_member_has_the_sentence_of_its_reason() {
         let context = "member /dev/a: write of 4 KiB at sector 8 failed: Input/output error (os error 5)";
-        let cause = DropCause::Write(IoError::new(ErrorKind::Other, context));
+        let cause = stria_array::DropCause::Write(IoError::new(ErrorKind::Other, context));
         let said = HostSentence::MemberDropped { drive: "/dev/a".into(), slot: 1, reason: cause.to_string() };
         let kind = NoticeKind::Engine(Event::MemberFailed { member: MemberId(1), slot: Some(1), cause });
         let cause = cause_of(&Notice { array: "tank".into(), kind, said }).expect("it has one");

@@ -806,7 +806,7 @@ mod tests {
         let mut observer = Observer::new(&AlarmConfig::default());
         look(&mut observer, &array(WELL));
         let mut replaced = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync"), ("s", "in sync")]);
-        replaced.parts.members[1].failure = Some("replaced".into());
+        replaced.parts.members[1].failure_said = Some(crate::error_words::ErrorSentence::ReplacedByAnother {});
         assert_eq!(look(&mut observer, &replaced).0, [""; 0]);
         let mut observer = Observer::new(&AlarmConfig::default());
         look(&mut observer, &array(WELL));

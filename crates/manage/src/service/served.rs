@@ -116,6 +116,7 @@ pub fn silent(served: &Served, mut view: ArrayView, patience: Duration) -> Array
     let (still, lane, _) = served.lanes.stands_still();
     let (seconds, pid) = (still.max(patience).as_secs(), std::process::id());
     view.condition.silent_s = Some(seconds);
+    view.condition.headline_before = Some(view.headline.clone()).filter(|headline| !headline.is_empty());
     let silence = format!("does not answer (pid {pid}, lane {lane}), for {seconds} s now");
     for words in [&mut view.condition.state, &mut view.headline] {
         *words = if words.is_empty() { silence.clone() } else { format!("{silence}; before that: {words}") };
