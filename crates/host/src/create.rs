@@ -11,11 +11,10 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use stria_array::address::Sectors;
-use stria_array::{GeometryError, Layout, Level};
+use stria_array::{Layout, Level};
 use stria_block::ranges::merged;
 use stria_block::{Limits, bytes};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
-use stria_format::md::create::CreateError;
 use stria_format::md::{BitmapChoice, Create, CreateMember, Creation, LogChoice};
 use stria_tree::{ArrayCreation, Maker, NewTree, SpanIdentity, refuse_contents};
 use uuid::Uuid;
@@ -133,7 +132,7 @@ pub fn preview(spec: &CreateSpec) -> Result<Preview, HostError> {
     let mut next = || opened.next().expect("one for each path").0;
     let mut drives: Vec<Option<SyncDrive>> = spec.drives.iter().map(|path| path.as_ref().map(|_| next())).collect();
     drives.extend(spec.spares.iter().map(|_| Some(next())));
-    let tree = new_tree(spec, &drives).plan().map_err(impossible)?;
+    let tree = new_tree(spec, &drives).plan()?;
     let mut writes = Vec::new();
     for array in &tree.arrays {
         for (index, drive) in array.drives.iter().enumerate().filter_map(|(index, &drive)| Some((index, drives[drive].as_ref()?)))
@@ -173,7 +172,7 @@ pub fn create(spec: &CreateSpec) -> Result<[u8; 16], HostError> {
     drives.extend(spec.spares.iter().map(|_| Some(next())));
     let tree = new_tree(spec, &drives);
     // Before the drives' contents: nobody should be told of --force for an array that cannot be made.
-    let plan = tree.plan().map_err(impossible)?;
+    let plan = tree.plan()?;
     match &spec.overwrite {
         Overwrite::Nothing => refuse_contents(&candidates)?,
         Overwrite::Confirmed(marks) => {
@@ -225,13 +224,6 @@ fn new_tree(spec: &CreateSpec, drives: &[Option<SyncDrive>]) -> NewTree {
     };
     let spans = (0..span_count).map(|_| SpanIdentity { array: new_uuid(), member: new_uuid() }).collect();
     NewTree { array, spans, upper_strip_sectors: None }
-}
-
-fn impossible(error: CreateError) -> HostError {
-    match error {
-        CreateError::Geometry(GeometryError::TooSmall { .. }) | CreateError::Refused(_) => HostError::Refused(error.to_string()),
-        CreateError::Geometry(_) | CreateError::Usage(_) => HostError::Usage(error.to_string()),
-    }
 }
 
 /// The drives of a new tree; `None`: missing, or given to its span.

@@ -5,6 +5,7 @@ use stria_array::Refusal;
 use stria_block::IoError;
 use stria_drive::{DriveError, LaneStopped};
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind};
+use stria_format::md::create::CreateError;
 use stria_tree::JoinError;
 
 /// An error. The variants differ in what the caller does next.
@@ -41,6 +42,12 @@ pub enum HostError {
     /// The engine refused a command.
     #[error(transparent)]
     Engine(#[from] Refusal),
+    /// An array cannot be made, or not be called so.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// A drive may not join an array, or be overwritten.
+    #[error(transparent)]
+    Join(Box<JoinError>),
     /// A drive did not answer in time, and may do so later.
     #[error("{text}")]
     Silent {
@@ -68,7 +75,9 @@ impl HostError {
             | Self::Usage(_)
             | Self::Refused(_)
             | Self::Start { .. }
-            | Self::Engine(_) => None,
+            | Self::Engine(_)
+            | Self::Create(_)
+            | Self::Join(_) => None,
         }
     }
 }
@@ -82,9 +91,8 @@ impl From<AssembleError> for HostError {
 impl From<JoinError> for HostError {
     fn from(error: JoinError) -> Self {
         match error {
-            JoinError::Unsafe(what) => Self::Unsafe(what),
-            JoinError::Refused(what) => Self::Refused(what),
             JoinError::Engine(refusal) => Self::Engine(refusal),
+            error => Self::Join(error.into()),
         }
     }
 }

@@ -42,5 +42,6 @@ pub use newcomer::OpenedDrive;
 pub use open::{Found, OpenOptions, PlannedArray, find, find_everywhere, find_readable, open};
 pub use report::{ArrayReport, DriveReport, MemberReport};
 pub use rework::{change, destroy, rename, rename_spans, wipe_drives, wipe_drives_and};
+pub use stria_tree::{Carried, JoinError, Unfilled};
 pub use sync_io::SyncIo;
 pub use words::{HostSentence, Sweep, WrongDrive, WrongDrives, bare_reason};

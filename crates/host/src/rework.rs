@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use stria_array::{DriveSector, MetadataWrite};
 use stria_block::{BlockDevice, bytes, shell_word};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
-use stria_format::md::create::{CreateError, name_bytes};
+use stria_format::md::create::name_bytes;
 use stria_format::md::member::Member;
 use stria_format::md::superblock::SUPERBLOCK_BYTES;
 use stria_format::md::{Candidate, Change, Options, Superblock, assemble, uuid_text};
@@ -40,7 +40,7 @@ fn lock_all(paths: &[PathBuf]) -> Result<Vec<(SyncDrive, Candidate)>, HostError>
 /// # Errors
 /// The name is invalid, or a drive is in use or cannot be written.
 pub fn rename(paths: &[PathBuf], uuid: &[u8; 16], name: &str) -> Result<usize, HostError> {
-    let set_name = name_bytes(name).map_err(|error| HostError::Usage(error.to_string()))?;
+    let set_name = name_bytes(name)?;
     let drives = lock_all(paths)?;
     let members = drives.into_iter().filter_map(|(drive, candidate)| {
         let mut superblock = candidate.found.ok()?.superblock;
@@ -61,10 +61,9 @@ pub fn rename(paths: &[PathBuf], uuid: &[u8; 16], name: &str) -> Result<usize, H
 /// The name is invalid, a span was not stopped cleanly or lacks a member that took part when it last ran, or a drive is in use or
 /// cannot be written.
 pub fn rename_spans(spans: &[([u8; 16], Vec<PathBuf>)], upper: &[u8; 16], name: &str) -> Result<usize, HostError> {
-    let usage = |error: CreateError| HostError::Usage(error.to_string());
-    let set_name = name_bytes(name).map_err(usage)?;
+    let set_name = name_bytes(name)?;
     let names: Vec<String> = (0..spans.len()).map(|index| span_name(name, index)).collect();
-    names.iter().try_for_each(|name| name_bytes(name).map(drop)).map_err(usage)?;
+    names.iter().try_for_each(|name| name_bytes(name).map(drop))?;
     // All drives are locked and judged before the first is written.
     let locked = spans.iter().map(|(uuid, paths)| Ok((uuid, lock_span(uuid, paths)?)));
     let locked: Vec<(&[u8; 16], Vec<SyncDrive>)> = locked.collect::<Result<_, HostError>>()?;

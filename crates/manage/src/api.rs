@@ -859,6 +859,8 @@ impl From<HostError> for ApiError {
     fn from(error: HostError) -> Self {
         let kind = match error {
             HostError::Unsafe(_) | HostError::Start { is_unsafe: true, .. } => ApiErrorKind::Unsafe,
+            HostError::Join(ref refused) if refused.is_unsafe() => ApiErrorKind::Unsafe,
+            HostError::Create(ref impossible) if impossible.is_usage() => ApiErrorKind::Invalid,
             HostError::Usage(_) => ApiErrorKind::Invalid,
             // The drive that was named is not here, or cannot serve as it is.
             HostError::Drive(
@@ -872,6 +874,8 @@ impl From<HostError> for ApiError {
             | HostError::Refused(_)
             | HostError::Start { .. }
             | HostError::Engine(_)
+            | HostError::Create(_)
+            | HostError::Join(_)
             | HostError::Silent { .. } => ApiErrorKind::Refused,
             HostError::Drive(DriveError::System { .. } | DriveError::Ring { .. } | DriveError::Lane { .. })
             | HostError::Io(_)

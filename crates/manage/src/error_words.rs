@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use std::fmt;
 use std::path::Path;
 use stria_drive::DriveError;
+use stria_format::md::create::CreateError;
 use stria_host::HostError;
 use stria_sentence::{Names, sentences};
 use stria_terminal::Failure;
@@ -90,6 +91,7 @@ impl From<HostError> for Words {
     fn from(error: HostError) -> Self {
         let error = match error {
             HostError::Engine(refusal) => return refusal.into(),
+            HostError::Join(refused) => return (&*refused).into(),
             HostError::Start { error, more, .. } => return (&*error, &*more).into(),
             error => error,
         };
@@ -109,6 +111,7 @@ impl From<HostError> for Words {
                 let (reason, cause) = Words::told(reason.clone()).parts();
                 Some(ErrorSentence::DriveUnfit { drive: shown(path), reason, cause })
             }
+            HostError::Create(CreateError::Name { name }) => Some(ErrorSentence::NameUnusable { name: name.clone() }),
             HostError::Refused(text) | HostError::Unsafe(text) | HostError::Usage(text) => read(text),
             _ => None,
         };
@@ -209,18 +212,8 @@ pub fn read_among<T: serde::de::DeserializeOwned + fmt::Display>(
 
 /// The sentences whose text the engine makes, in crates that know no codes.
 const OF_ENGINE: &[&str] = &[
-    "NotReplaceableByDrive",
-    "NoUseForDrive",
-    "TooSmallToAdopt",
-    "BlocksTooLarge",
-    "SameMember",
-    "HoldsWhatIsLacking",
-    "HoldsBadBlocks",
-    "ChangedMeanwhile",
     "FlushFailed",
     "DriveIsGone",
-    "WasNoMember",
-    "CarriesSomething",
     "SpareOfAnotherSpan",
     "SameDrive",
     "PartitionOf",
@@ -232,7 +225,6 @@ const OF_ENGINE: &[&str] = &[
     "SpanGone",
     "SpanUnwritable",
     "SpansHoldAnother",
-    "NameUnusable",
     "CannotBeChanged",
     "NoLight",
     "LightOfFile",
@@ -770,12 +762,8 @@ mod tests {
             "drive/src/file_drive.rs",
             "drive/src/error.rs",
             "integrity/src/device.rs",
-            "tree/src/join.rs",
-            "format/src/md/recorder.rs",
-            "format/src/md/recorder/join.rs",
             "format/src/md/assemble/logs.rs",
             "format/src/md/assemble/obstacle.rs",
-            "format/src/md/create.rs",
             "host/src/examine.rs",
             "host/src/rework.rs",
             "host/src/hosted.rs",

@@ -29,6 +29,7 @@ mod event_log;
 pub mod event_words;
 mod foreign;
 mod free;
+mod join_words;
 mod keeper;
 mod lane_spec;
 mod ledger;

@@ -75,7 +75,7 @@ impl NewTree {
     /// Plans the array. Nothing is changed.
     ///
     /// # Errors
-    /// [`CreateError`], in words for the person who asked.
+    /// The reason why it is impossible.
     pub fn plan(&self) -> Result<TreeCreation, CreateError> {
         let (member_count, drive_count) = (self.array.members.len(), self.array.members.len() + self.array.spares.len());
         if self.spans.is_empty() {
@@ -84,9 +84,7 @@ impl NewTree {
         }
         let span_count = self.spans.len();
         if span_count < 2 || !member_count.is_multiple_of(span_count) {
-            return Err(CreateError::Usage(format!(
-                "{member_count} drives do not make {span_count} equal spans of 2 or more: choose --spans so that it divides the drive count"
-            )));
+            return Err(CreateError::UnequalSpans { drive_count: member_count, span_count });
         }
         let arrays = (0..span_count).map(|index| self.plan_span(index)).collect::<Result<Vec<_>, _>>()?;
         let upper = self.plan_upper(&arrays)?;

@@ -6,27 +6,14 @@
 //! the drive ([`Tree::offer`]), and the command is given. If it is refused, every lane withdraws the offer.
 
 use crate::ArrayCommand;
+use crate::join_error::{Carried, JoinError, Unfilled};
 use crate::tree::{MemberDrive, Tree};
 use std::ops::Range;
-use stria_array::{Command, DriveSector, Health, MemberId, MemberState, MemberStatus, MetadataWrite, Refusal};
-use stria_block::{BlockDevice, shell_word};
+use stria_array::{Command, DriveSector, Health, MemberId, MemberState, MemberStatus, MetadataWrite};
+use stria_block::BlockDevice;
 use stria_format::md::recorder::{Adopt, Newcomer};
 use stria_format::md::superblock::Role;
 use stria_format::md::{Candidate, Superblock};
-
-/// Why a drive may not join.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JoinError {
-    /// Data might be lost. Names the option that overrides it.
-    #[error("{0}")]
-    Unsafe(String),
-    /// Cannot be done as asked.
-    #[error("{0}")]
-    Refused(String),
-    /// The engine refuses it.
-    #[error(transparent)]
-    Engine(#[from] Refusal),
-}
 
 /// A drive that joins, as the coordinator must know it.
 #[derive(Clone, Debug)]
@@ -98,13 +85,13 @@ pub struct Joined {
     pub text: String,
 }
 
-/// What lies on a drive, in words: `/dev/sda carries a member of array "tank"`. `None`: nothing that is known.
-fn contents(candidate: &Candidate) -> Option<String> {
-    let what = match &candidate.found {
+/// What lies on a drive. `None`: nothing that is known.
+fn carried_by(candidate: &Candidate) -> Option<Carried> {
+    let contents = match &candidate.found {
         Ok(member) => format!("a member of array \"{}\"", member.superblock.name()),
         Err(_) => candidate.carries.first()?.to_string(),
     };
-    Some(format!("{} carries {what}", candidate.name))
+    Some(Carried { drive: candidate.name.clone(), contents })
 }
 
 /// Refuses to overwrite drives that carry something.
@@ -112,16 +99,8 @@ fn contents(candidate: &Candidate) -> Option<String> {
 /// # Errors
 /// The contents of all of them.
 pub fn refuse_contents<'a>(candidates: impl IntoIterator<Item = &'a Candidate>) -> Result<(), JoinError> {
-    let carries: Vec<String> = candidates.into_iter().filter_map(contents).collect();
-    match &carries[..] {
-        [] => Ok(()),
-        [what] => Err(JoinError::Unsafe(format!("{what}: nothing was written; --force overwrites it"))),
-        _ => Err(JoinError::Unsafe(format!("{}: nothing was written; --force overwrites them", carries.join("; ")))),
-    }
-}
-
-fn refused(error: impl std::fmt::Display) -> JoinError {
-    JoinError::Refused(error.to_string())
+    let carried: Vec<Carried> = candidates.into_iter().filter_map(carried_by).collect();
+    if carried.is_empty() { Ok(()) } else { Err(JoinError::Carries { carried }) }
 }
 
 impl<D: MemberDrive> Tree<D> {
@@ -139,9 +118,7 @@ impl<D: MemberDrive> Tree<D> {
             let holder = self.array(index);
             let old = holder.name_of(member);
             if holder.status().members[member.0].state != MemberState::InSync {
-                return Err(refused(format!(
-                    "{old} cannot be replaced: it is not an in-sync member; `add` a drive, and the slot is rebuilt on it"
-                )));
+                return Err(JoinError::NotInSync { old: old.to_owned() });
             }
             return self.as_spare(index, new, Some(member), format!("{drive} is being rebuilt to replace {old}"));
         }
@@ -149,7 +126,7 @@ impl<D: MemberDrive> Tree<D> {
             return self.as_former(index, new, superblock, request);
         }
         if request.return_only {
-            return Err(refused(format!("{drive} was no member of \"{}\": nothing was written", self.name())));
+            return Err(JoinError::NoMember { drive: drive.clone(), array: self.name().to_owned() });
         }
         refuse_contents(overwritten)?;
         let index = self.needy(request.array.as_deref())?;
@@ -176,12 +153,8 @@ impl<D: MemberDrive> Tree<D> {
         };
         let known = array.recorder().member_of(superblock);
         let Some(twin) = known.filter(in_use) else { return Ok(()) };
-        Err(refused(format!(
-            "{} carries the same member as {}, which \"{}\" uses: it is another path to that drive, or a copy of it; nothing was written: detach it",
-            new.adopt.name,
-            array.name_of(twin),
-            array.name()
-        )))
+        let (drive, other) = (new.adopt.name.clone(), array.name_of(twin).to_owned());
+        Err(JoinError::SameMember { drive, other, array: array.name().to_owned() })
     }
 
     /// A drive that was a member of this array comes back: into its slot where that is possible, else as a new spare.
@@ -194,38 +167,25 @@ impl<D: MemberDrive> Tree<D> {
     ) -> Result<Joining, JoinError> {
         let (array, drive, force) = (self.array(index), &new.adopt.name, request.force);
         let held_slot = matches!(superblock.role(), Role::Slot(_));
-        let unsafe_as = |what: &str, remedy: &str| {
-            let name = array.name();
-            let text = format!(
-                "{drive} was a member of \"{name}\", {what}: nothing was written; {remedy}, or overwrite it with --force"
-            );
-            Err(JoinError::Unsafe(text))
-        };
         // R91, here and where members have bad blocks.
         if held_slot && !force && array.status().health == Health::Failed {
-            return unsafe_as(
-                "which has failed, and it may hold what the others lack",
-                "stop the array, and serve it again with this drive",
-            );
+            return Err(JoinError::HoldsWhatIsLacking { drive: drive.clone(), array: array.name().to_owned() });
         }
         let returnable = array.recorder().returnable(superblock);
         let why = match returnable {
-            _ if array.was_cut_short(&new.identity) => "it was cut short while in use, so nothing that it holds counts".into(),
+            _ if array.was_cut_short(&new.identity) => Unfilled::CutShort,
             Ok(slot) if array.status().slots[slot].is_none() => {
                 let text =
                     format!("{drive} is back in slot {slot} of \"{}\"; what it missed is copied by the bitmap", array.name());
                 let intended = Intended { array: array.uuid(), is_new: false };
                 return Ok(Joining { array: index, intended, writes: None, replaces: None, text });
             }
-            Ok(slot) => format!("slot {slot} has another member"),
-            Err(error) => error.to_string(),
+            Ok(slot) => Unfilled::SlotTaken { slot },
+            Err(reason) => reason.into(),
         };
         if request.return_only && superblock.role() != Role::Spare {
-            let (name, array_word, drive_word) = (array.name(), shell_word(self.name()), shell_word(drive));
-            return Err(refused(format!(
-                "{drive} cannot return to \"{name}\", as {why}: it was left as it is; `stria add {array_word} {drive_word}` makes it a new spare, and \
-                 `stria wipe {drive_word}` a blank drive"
-            )));
+            let (part, array) = (array.name().to_owned(), self.name().to_owned());
+            return Err(JoinError::CannotReturn { drive: drive.clone(), part, array, reason: why });
         }
         // What a list on disk has no space for, or does not name yet, is lacking too.
         let has_bad_blocks = |member: &MemberStatus| member.bad_sectors > 0 || array.device().has_bad_blocks_elsewhere(member.id);
@@ -233,10 +193,7 @@ impl<D: MemberDrive> Tree<D> {
             member.state != MemberState::Failed && (has_bad_blocks(member) || array.recorder().has_bad_blocks(member.id))
         };
         if held_slot && !force && array.status().members.iter().any(lacks_data) {
-            return unsafe_as(
-                "whose members have bad blocks, and it may alone hold what they lack",
-                "save what you need from it first",
-            );
+            return Err(JoinError::HoldsBadBlocks { drive: drive.clone(), array: array.name().to_owned() });
         }
         self.as_spare(index, new, None, format!("{drive} joined \"{}\" as a new spare ({why})", array.name()))
     }
@@ -262,15 +219,12 @@ impl<D: MemberDrive> Tree<D> {
         let array = self.array(index);
         let (theirs, ours) = (adopt.logical_block_bytes, array.device().limits().logical_block_bytes);
         if theirs > ours {
-            return Err(refused(format!(
-                "{} has blocks of {theirs} bytes, and \"{}\" serves blocks of {ours}: use a drive with blocks as small",
-                adopt.name,
-                array.name()
-            )));
+            let (drive, array) = (adopt.name.clone(), array.name().to_owned());
+            return Err(JoinError::BlocksTooLarge { drive, block_bytes: theirs, array, array_bytes: ours });
         }
         let id = array.with_engine(|engine| engine.next_member());
         let mut recorder = array.recorder().clone();
-        let (_, writes) = recorder.adopt(id, adopt).map_err(refused)?;
+        let (_, writes) = recorder.adopt(id, adopt)?;
         Ok(NewMetadata { writes, ranges: recorder.metadata_ranges(id) })
     }
 
@@ -287,12 +241,10 @@ impl<D: MemberDrive> Tree<D> {
         };
         index.ok_or_else(|| match name {
             Some(name) => {
-                let names: Vec<&str> = tree.iter().map(|array| array.name()).collect();
-                refused(format!("there is no array or span \"{name}\"; there are {}", names.join(", ")))
+                let names = tree.iter().map(|array| array.name().to_owned()).collect();
+                JoinError::NoSuchPart { name: name.to_owned(), names }
             }
-            None => {
-                refused(format!("RAID level {} has no redundancy, so another drive is of no use to it", self.geometry().level()))
-            }
+            None => JoinError::NoRedundancy { level: self.geometry().level() },
         })
     }
 
@@ -312,7 +264,7 @@ impl<D: MemberDrive> Tree<D> {
         let Joining { array, intended, replaces, text, .. } = self.plan_join(new, request)?;
         // Of two drives that are added at once, the second may be for another span by now than the one whose metadata it has.
         if intended != prepared {
-            return Err(refused(format!("{} did not join, as the array has changed meanwhile: add it again", new.adopt.name)));
+            return Err(JoinError::ChangedMeanwhile { drive: new.adopt.name.clone() });
         }
         let newcomer = match intended.is_new {
             true => Newcomer::Spare(new.adopt.clone()),

@@ -16,13 +16,15 @@
 
 mod create;
 mod join;
+mod join_error;
 mod lanes;
 mod nest;
 mod plan;
 mod tree;
 
 pub use create::{ArrayCreation, Maker, NewTree, SpanIdentity, TreeCreation, span_name};
-pub use join::{Intended, JoinError, JoinRequest, Joined, Joining, NewDrive, NewMetadata, refuse_contents};
+pub use join::{Intended, JoinRequest, Joined, Joining, NewDrive, NewMetadata, refuse_contents};
+pub use join_error::{Carried, JoinError, Unfilled};
 pub use lanes::Lanes;
 pub use nest::{Nested, Provider, nest, plan_known, plan_new};
 pub use plan::{Binder, Plan, PlannedMember};

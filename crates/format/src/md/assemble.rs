@@ -21,7 +21,7 @@ use self::verdicts::suffices;
 use super::bitmap::BitmapError;
 use super::log::FoundLog;
 use super::member::{Candidate, Member};
-use super::recorder::{MdRecorder, MemberMetadata, Stamp};
+use super::recorder::{MdRecorder, MemberMetadata, Stamp, Unreturnable};
 use super::shape::layout_of;
 use super::superblock::{CLEAN, Role, Superblock, SuperblockError, feature, synced};
 use crate::detect::Signature;
@@ -79,7 +79,7 @@ pub enum Verdict {
         /// The number of superblock updates that it missed.
         events_behind: u64,
         /// The reason why it cannot return by the bitmap; `None`: it can.
-        obstacle: Option<String>,
+        obstacle: Option<Unreturnable>,
     },
     /// Its own superblock records that it failed.
     Faulty,

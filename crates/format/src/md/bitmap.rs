@@ -330,14 +330,30 @@ pub fn space_sectors(member_sectors: u64) -> u64 {
     }
 }
 
+/// Why a bitmap cannot be as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum ChunkError {
+    /// The members have no space for it.
+    #[error("the members are too small for a write-intent bitmap: leave it out")]
+    MembersTooSmall,
+    /// A bit cannot stand for so many bytes.
+    #[error("a bitmap chunk of {chunk_bytes} bytes cannot be used: choose a power of two from {least_bytes} bytes to 2 GiB")]
+    Impossible {
+        /// Asked for.
+        chunk_bytes: u64,
+        /// The least.
+        least_bytes: u64,
+    },
+}
+
 /// Bytes per bit: the requested number, otherwise 64 MiB or as much as the space demands.
 ///
 /// # Errors
-/// A sentence, when `asked` is no power of two or so small that its bitmap does not fit in the space.
-pub fn choose_chunk_bytes(asked: Option<u32>, member_sectors: u64, sync_sectors: u64) -> Result<u32, String> {
+/// When `asked` is no power of two or so small that its bitmap does not fit in the space.
+pub fn choose_chunk_bytes(asked: Option<u32>, member_sectors: u64, sync_sectors: u64) -> Result<u32, ChunkError> {
     let room_bytes = space_sectors(member_sectors) * 512;
     if room_bytes == 0 {
-        return Err("the members are too small for a write-intent bitmap: leave it out".into());
+        return Err(ChunkError::MembersTooSmall);
     }
     let bits_max = (room_bytes - Header::SIZE_BYTES as u64) * 8;
     let (mut bits, mut chunk_min) = (sync_sectors / 8 + 1, 4096u64);
@@ -348,8 +364,6 @@ pub fn choose_chunk_bytes(asked: Option<u32>, member_sectors: u64, sync_sectors:
     let chunk = asked.map_or(chunk_min.max(64 << 20), u64::from);
     match u32::try_from(chunk) {
         Ok(chunk) if chunk.is_power_of_two() && u64::from(chunk) >= chunk_min => Ok(chunk),
-        _ => {
-            Err(format!("a bitmap chunk of {chunk} bytes cannot be used: choose a power of two from {chunk_min} bytes to 2 GiB"))
-        }
+        _ => Err(ChunkError::Impossible { chunk_bytes: chunk, least_bytes: chunk_min }),
     }
 }

@@ -4,6 +4,10 @@
 //! resynced with all members in place, where mdadm rebuilds the last one as a spare; and the first 4 KiB of a drive are zeroed,
 //! while mdadm leaves the old content there.
 
+mod refusals;
+
+pub use self::refusals::CreateError;
+
 use super::bitmap::{Bitmap, choose_chunk_bytes, space_sectors};
 use super::checksums::{self, region_of};
 use super::log::{LogSpace, Session, encode_head};
@@ -12,10 +16,9 @@ use super::superblock::{CLEAN, Header, MAGIC, ROLES_MAX, Role, SUPERBLOCK_BYTES,
 use crate::detect::WINDOW_SECTORS;
 use std::ops::Range;
 use stria_array::address::{Sectors, on_drive};
-use stria_array::{ArraySector, DriveSector, Geometry, GeometryError, Layout, Level, MemberSector};
-use stria_block::{is_plain, show_size};
+use stria_array::{ArraySector, DriveSector, Geometry, Layout, Level, MemberSector};
+use stria_block::is_plain;
 use stria_integrity::Region;
-use thiserror::Error;
 
 /// A drive to become a member.
 #[derive(Clone, Debug)]
@@ -124,20 +127,6 @@ pub struct Creation {
     pub writes: Vec<CreateWrite>,
 }
 
-/// The reason why an array cannot be made.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum CreateError {
-    /// The geometry is impossible.
-    #[error(transparent)]
-    Geometry(#[from] GeometryError),
-    /// The request is invalid with any drives.
-    #[error("{0}")]
-    Usage(String),
-    /// These drives cannot make it, in words.
-    #[error("{0}")]
-    Refused(String),
-}
-
 /// The first sector of data on the members, by the size of the first: space for the bitmap, and 0.1 % (at most 128 MiB) to
 /// reshape into, in whole MiB.
 pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
@@ -157,9 +146,7 @@ pub fn data_offset_sectors(drive_sectors: u64, strip_sectors: u64) -> u64 {
 /// It is no valid name.
 pub fn name_bytes(name: &str) -> Result<[u8; 32], CreateError> {
     if name.is_empty() || name.len() > 31 || name.contains(['\0', '/']) || !is_plain(name) {
-        return Err(CreateError::Usage(format!(
-            "\"{name}\" is not a valid array name: use 1 to 31 bytes of visible characters without slashes"
-        )));
+        return Err(CreateError::Name { name: name.to_owned() });
     }
     let mut bytes = [0; 32];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
@@ -170,7 +157,7 @@ impl Create {
     /// Plans the array: its superblocks, and the bytes to write.
     ///
     /// # Errors
-    /// [`CreateError`], in words for the administrator. Nothing was changed.
+    /// The reason; nothing was changed.
     pub fn plan(&self) -> Result<Creation, CreateError> {
         let redundant = self.level.is_redundant();
         let strip_sectors = if self.level == Level::Raid1 { 0 } else { self.strip_sectors };
@@ -182,11 +169,8 @@ impl Create {
         let bitmap = self.new_bitmap(size, &geometry)?;
         let missing = self.members.iter().filter(|member| member.is_none()).count();
         if missing > geometry.losses_survived() {
-            return Err(CreateError::Usage(format!(
-                "{missing} members are missing, and RAID level {} survives {}: name more drives",
-                self.level,
-                geometry.losses_survived()
-            )));
+            let (level, survives) = (self.level, geometry.losses_survived());
+            return Err(CreateError::TooManyMissing { missing_count: missing, level, survives });
         }
         // The data of as many missing members as there are parities is computed from the rest, which is therefore consistent with
         // them. If fewer are missing, the last ones that are there are rebuilt.
@@ -238,21 +222,13 @@ impl Create {
 
     /// The first drive that is there, once the numbers of members and spares suit the level.
     fn first_drive(&self) -> Result<&CreateMember, CreateError> {
-        let usage = |what: String| Err(CreateError::Usage(what));
-        if self.members.len() + self.spares.len() > ROLES_MAX {
-            return usage(format!(
-                "{} drives are too many for one array, since md takes {ROLES_MAX}: make several arrays",
-                self.members.len() + self.spares.len()
-            ));
+        let count = self.members.len() + self.spares.len();
+        if count > ROLES_MAX {
+            return Err(CreateError::TooManyDrives { count });
         }
-        let Some(first) = self.members.iter().flatten().next() else {
-            return usage("every member is missing: name at least one drive that is there".into());
-        };
+        let first = self.members.iter().flatten().next().ok_or(CreateError::AllMissing)?;
         if !self.level.is_redundant() && (self.members.iter().any(Option::is_none) || !self.spares.is_empty()) {
-            return usage(format!(
-                "RAID level {} has no redundancy, so it has neither missing members nor spares: leave them out, or choose another level",
-                self.level
-            ));
+            return Err(CreateError::NoRedundancy { level: self.level });
         }
         Ok(first)
     }
@@ -265,12 +241,11 @@ impl Create {
                 // mdadm counts in KiB.
                 Some(space) if space >= 16 => spaces.push(if self.level.is_redundant() { space & !1 } else { space }),
                 _ => {
-                    return Err(CreateError::Refused(format!(
-                        "{} is too small: metadata need {} of its {} (the first drive's size decides; name the smallest first)",
-                        drive.name,
-                        show_size(data_offset.saturating_mul(512)),
-                        show_size(drive.size_sectors.saturating_mul(512))
-                    )));
+                    return Err(CreateError::DriveTooSmall {
+                        drive: drive.name.clone(),
+                        metadata_bytes: data_offset.saturating_mul(512),
+                        drive_bytes: drive.size_sectors.saturating_mul(512),
+                    });
                 }
             }
         }
@@ -295,12 +270,9 @@ impl Create {
     fn new_bitmap(&self, size: u64, geometry: &Geometry) -> Result<Option<Bitmap>, CreateError> {
         match self.bitmap {
             BitmapChoice::None => Ok(None),
-            BitmapChoice::Internal { .. } if !self.level.is_redundant() => Err(CreateError::Usage(format!(
-                "RAID level {} has no redundancy to resync, so a write-intent bitmap has no use: leave --bitmap out",
-                self.level
-            ))),
+            BitmapChoice::Internal { .. } if !self.level.is_redundant() => Err(CreateError::NoUseForBitmap { level: self.level }),
             BitmapChoice::Internal { chunk_bytes } => {
-                let chunk_bytes = choose_chunk_bytes(chunk_bytes, size, geometry.sync_sectors()).map_err(CreateError::Usage)?;
+                let chunk_bytes = choose_chunk_bytes(chunk_bytes, size, geometry.sync_sectors())?;
                 Ok(Some(Bitmap::new(self.uuid, geometry.sync_sectors(), chunk_bytes)))
             }
         }
@@ -344,19 +316,14 @@ impl Create {
         let unit = if self.level == Level::Raid1 { 128 } else { strip_sectors.max(2) };
         let smallest = spaces.iter().copied().min().unwrap_or(0);
         if let Some(limit) = self.member_sectors_max.filter(|&limit| limit > smallest) {
-            return Err(CreateError::Refused(format!(
-                "--size asks for {} of each drive, {} more than the smallest has for data: ask for less, or use larger drives",
-                show_size(limit.saturating_mul(512)),
-                show_size((limit - smallest).saturating_mul(512))
-            )));
+            return Err(CreateError::SizeTooLarge {
+                asked_bytes: limit.saturating_mul(512),
+                excess_bytes: (limit - smallest).saturating_mul(512),
+            });
         }
         let size = self.member_sectors_max.unwrap_or(smallest);
         if let Some(limit) = self.member_sectors_max.filter(|&limit| limit < unit) {
-            return Err(CreateError::Refused(format!(
-                "--size asks for {} of each drive, which does not hold one strip of {}: ask for at least that, or for a smaller strip",
-                show_size(limit.saturating_mul(512)),
-                show_size(unit * 512)
-            )));
+            return Err(CreateError::SizeBelowStrip { asked_bytes: limit.saturating_mul(512), strip_bytes: unit * 512 });
         }
         Ok(size / unit * unit)
     }

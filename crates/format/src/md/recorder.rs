@@ -13,10 +13,13 @@
 
 mod change;
 mod join;
+mod refusals;
 
 pub use self::change::Change;
-pub use self::join::{Adopt, AdoptError, Newcomer};
-pub(crate) use self::join::{NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG, returnable};
+pub(crate) use self::join::returnable;
+pub use self::join::{Adopt, Newcomer};
+pub use self::refusals::{AdoptError, Unreturnable, Unsuited};
+pub(crate) use self::refusals::{NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG};
 
 use super::bitmap::{self, Bitmap, PAGE_BYTES};
 use super::checksums;
@@ -304,11 +307,7 @@ impl MdRecorder {
         let header = &mut keeper.superblock.header;
         let has_log = bad_blocks_max(header) > 0;
         let Some(log) = has_log.then(|| keeper.bad_blocks.changed_to(&blocks, header.bblog_size)).flatten() else {
-            return Err(AdoptError(format!(
-                "the bad-block log of {} has no space for {} entries: replace the members that have bad blocks, then set the log again",
-                keeper.name,
-                blocks.len()
-            )));
+            return Err(AdoptError::BadBlocksFull { drive: keeper.name.clone(), count: blocks.len() });
         };
         header.utime = unix_seconds | micros << 40;
         let data = Buffer::copy_of(&log.encode(header.bblog_size)).freeze();

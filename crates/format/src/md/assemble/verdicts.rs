@@ -5,7 +5,7 @@ use super::{Found, Obstacle, Sorter, Unusable, Verdict, missed};
 use crate::md::bitmap::{Bitmap, BitmapError};
 use crate::md::counts;
 use crate::md::log::LogSpace;
-use crate::md::recorder::returnable;
+use crate::md::recorder::{Unreturnable, returnable};
 use crate::md::shape::keeps_parity;
 use crate::md::superblock::{ROLES_MAX, Role, Superblock, feature, synced};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ impl Sorter<'_> {
             };
         }
         let events_behind = truth.events.saturating_sub(header.events);
-        let away = |slot: Option<usize>, obstacle: Option<String>| Verdict::Away { slot, events_behind, obstacle };
+        let away = |slot: Option<usize>, obstacle: Option<Unreturnable>| Verdict::Away { slot, events_behind, obstacle };
         let own_slot = if let Role::Slot(slot) = own { Some(usize::from(slot)) } else { None };
         if events_behind > 1 {
             // What it requires does not concern the others, which ran without it.

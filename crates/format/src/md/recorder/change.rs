@@ -192,7 +192,7 @@ impl MdRecorder {
             (Some(_), Some(_)) => {
                 return Err("its bitmap has chunks of another size: take it away first, then add it anew".into());
             }
-            (None, asked) => choose_chunk_bytes(asked, header.size, sync_sectors)?,
+            (None, asked) => choose_chunk_bytes(asked, header.size, sync_sectors).map_err(|error| error.to_string())?,
         };
         let mut bitmap = Bitmap::new(header.set_uuid, sync_sectors, chunk_bytes);
         bitmap.fill(false);

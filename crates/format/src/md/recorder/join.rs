@@ -1,5 +1,6 @@
 //! Drives that join a running array: new members, and members that return by the bitmap (R27, R75, R78).
 
+use super::refusals::{AdoptError, Unreturnable, Unsuited};
 use super::{MdRecorder, MemberMetadata, bad_blocks_max, set_role};
 use crate::md::Candidate;
 use crate::md::badblocks::BadBlockLog;
@@ -10,12 +11,8 @@ use crate::md::ppl::{Ppl, PplLocation};
 use crate::md::superblock::{ROLES_IN_SECTOR, ROLES_MAX, Role, Superblock, feature};
 use std::collections::BTreeSet;
 use stria_array::{DriveSector, MemberConfig, MemberId, MetadataWrite, Synced};
-use stria_block::{Buffer, show_size};
+use stria_block::Buffer;
 use stria_integrity::Region;
-use thiserror::Error;
-
-pub(crate) const NO_SPACE_FOR_BITMAP: &str = "its metadata leave too little space for the array's write-intent bitmap";
-pub(crate) const NO_SPACE_FOR_LOG: &str = "there is too little space before its data for the array's write log";
 
 /// A drive to join a running array.
 #[derive(Clone, Debug)]
@@ -29,11 +26,6 @@ pub struct Adopt {
     /// The new member's identity, random.
     pub device_uuid: [u8; 16],
 }
-
-/// The reason why a drive cannot join.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct AdoptError(pub(super) String);
 
 /// A drive that joins a running array.
 #[derive(Clone, Debug)]
@@ -51,9 +43,11 @@ impl MdRecorder {
     /// # Errors
     /// [`AdoptError`], if the drive is unsuitable; nothing was changed.
     pub fn adopt(&mut self, member: MemberId, drive: &Adopt) -> Result<(MemberConfig, Vec<MetadataWrite>), AdoptError> {
-        let (number, data_size) = self
-            .suits(member, drive)
-            .map_err(|what| AdoptError(format!("{} cannot join \"{}\": {what}", drive.name, self.common.name())))?;
+        let (number, data_size) = self.suits(member, drive).map_err(|reason| AdoptError::Unsuited {
+            drive: drive.name.clone(),
+            array: self.common.name(),
+            reason,
+        })?;
         let mut superblock = self.common.clone();
         let header = &mut superblock.header;
         header.dev_number = number;
@@ -111,48 +105,40 @@ impl MdRecorder {
     }
 
     /// The device number and the sectors for data that a drive gets as a new member, or why it cannot be one.
-    fn suits(&self, member: MemberId, drive: &Adopt) -> Result<(u32, u64), String> {
+    fn suits(&self, member: MemberId, drive: &Adopt) -> Result<(u32, u64), Unsuited> {
         let header = &self.common.header;
         if !self.redundant {
-            return Err("an array without redundancy takes no spares; create one with redundancy, and copy the data".into());
+            return Err(Unsuited::NoRedundancy);
         }
         if self.keepers.contains_key(&member) {
-            return Err("it is a member already; `status` shows its slot".into());
+            return Err(Unsuited::Member);
         }
         if self.common.minor_version() == 0 {
-            return Err("the array has metadata of version 1.0, which is served but not given to new members; \
-                           add it under Linux (mdadm --add)"
-                .into());
+            return Err(Unsuited::SuperblocksAtTheEnd);
         }
         let space = drive.size_sectors.saturating_sub(header.data_offset);
         let data_size = if self.checksums { Region::data_sectors_within(space) } else { space };
         if data_size < header.size {
             let behind = if self.checksums { Region::sectors_for(header.size) } else { 0 };
             let needed = header.data_offset + header.size + behind;
-            return Err(format!(
-                "it is {} too small: a member needs {}; use a larger drive",
-                show_size(needed.saturating_sub(drive.size_sectors).saturating_mul(512)),
-                show_size(needed.saturating_mul(512))
-            ));
+            return Err(Unsuited::TooSmall {
+                missing_bytes: needed.saturating_sub(drive.size_sectors).saturating_mul(512),
+                needed_bytes: needed.saturating_mul(512),
+            });
         }
         let block_sectors = u64::from(drive.logical_block_bytes / 512).max(1);
         let strip = u64::from(header.chunksize);
         let log_start = self.common.sector_at(header.bblog_offset).get();
         if [header.super_offset, header.data_offset, strip, log_start].iter().any(|offset| offset % block_sectors != 0) {
-            return Err(format!(
-                "its blocks of {} bytes do not fit the positions of the array's metadata and strips; use a drive with blocks of 512 bytes",
-                drive.logical_block_bytes
-            ));
+            return Err(Unsuited::Blocks { block_bytes: drive.logical_block_bytes });
         }
-        let Some(number) = self.free_number() else {
-            return Err("every device number is taken; remove failed members first".into());
-        };
+        let number = self.free_number().ok_or(Unsuited::NoNumber)?;
         if !self.has_space_for_log(&self.common) {
-            return Err(format!("{NO_SPACE_FOR_LOG}: `stria set NAME --log none` makes the array do without one"));
+            return Err(Unsuited::NoSpaceForLog);
         }
         let bitmap_space = self.common.bitmap_space_sectors(Some(drive.size_sectors));
         if self.bitmap.as_ref().is_some_and(|bitmap| bitmap.size_sectors() > bitmap_space) {
-            return Err(format!("{NO_SPACE_FOR_BITMAP}: use a larger drive"));
+            return Err(Unsuited::NoSpaceForBitmap);
         }
         Ok((number, data_size))
     }
@@ -163,14 +149,13 @@ impl MdRecorder {
     /// # Errors
     /// As [`MdRecorder::returnable`].
     pub fn take_back(&mut self, member: MemberId, candidate: &Candidate) -> Result<(usize, MemberConfig), AdoptError> {
-        let found = candidate.found.as_ref().map_err(|error| AdoptError(format!("{}: {error}", candidate.name)))?;
+        let drive = || candidate.name.clone();
+        let unreadable = |reason: String| AdoptError::Unreadable { drive: drive(), reason };
+        let found = candidate.found.as_ref().map_err(|error| unreadable(error.to_string()))?;
         let slot = self.returnable(&found.superblock)?;
-        let bad_blocks = found.bad_blocks.clone().map_err(|what| AdoptError(format!("{}: {what}", candidate.name)))?;
+        let bad_blocks = found.bad_blocks.clone().map_err(unreadable)?;
         if !self.has_space_for_log(&found.superblock) {
-            return Err(AdoptError(format!(
-                "{} cannot return: {NO_SPACE_FOR_LOG}; wipe it (`stria wipe`), and add it as a new drive",
-                candidate.name
-            )));
+            return Err(AdoptError::ReturnsWithoutLog { drive: drive() });
         }
         // R39: its earlier incarnation in this run, if any, ends.
         let uuid = found.superblock.header.device_uuid;
@@ -182,9 +167,7 @@ impl MdRecorder {
         let number = superblock.header.dev_number;
         if self.keepers.values().any(|keeper| keeper.superblock.header.dev_number == number) {
             let free = self.free_number();
-            superblock.header.dev_number = free.ok_or_else(|| {
-                AdoptError(format!("{} cannot return: every device number is taken; remove failed members first", candidate.name))
-            })?;
+            superblock.header.dev_number = free.ok_or_else(|| AdoptError::ReturnsWithoutNumber { drive: drive() })?;
         }
         let keeper = MemberMetadata {
             superblock,
@@ -206,13 +189,13 @@ impl MdRecorder {
     /// The slot to which a member that was away may return by the bitmap.
     ///
     /// # Errors
-    /// The reason why it may only join as a new spare, in a sentence.
-    pub fn returnable(&self, superblock: &Superblock) -> Result<usize, AdoptError> {
+    /// The reason why it may only join as a new spare.
+    pub fn returnable(&self, superblock: &Superblock) -> Result<usize, Unreturnable> {
         let left_this_run = self.keepers.values().any(|keeper| keeper.has_issued(superblock));
-        let slot = returnable(&self.common, self.bitmap.as_ref(), superblock, left_this_run).map_err(AdoptError)?;
+        let slot = returnable(&self.common, self.bitmap.as_ref(), superblock, left_this_run)?;
         // R78: a substitute elsewhere may have the number of a member here. One update more may be torn (R58).
         if superblock.header.events > self.events_for(superblock) + 1 {
-            return Err(AdoptError("it has taken superblock updates since it left, so it was run elsewhere".into()));
+            return Err(Unreturnable::RunElsewhere);
         }
         Ok(slot)
     }
@@ -246,29 +229,29 @@ pub(crate) fn returnable(
     bitmap: Option<&Bitmap>,
     away: &Superblock,
     left_this_run: bool,
-) -> Result<usize, String> {
+) -> Result<usize, Unreturnable> {
     let (ours, theirs) = (&common.header, &away.header);
     if ours.set_uuid != theirs.set_uuid {
-        return Err("it belongs to another array".into());
+        return Err(Unreturnable::AnotherArray);
     }
     if common.minor_version() != away.minor_version() {
-        return Err("its superblock is of another version than those of the members".into());
+        return Err(Unreturnable::AnotherVersion);
     }
     if common.shape() != away.shape() {
-        return Err("the array's shape has changed since it left".into());
+        return Err(Unreturnable::ShapeChanged);
     }
-    away.servable().map_err(|what| what.to_string())?;
+    away.servable()?;
     if theirs.data_size < ours.size {
-        return Err("its data area is smaller than the array needs".into());
+        return Err(Unreturnable::TooSmall);
     }
     let Role::Slot(slot) = away.role() else {
-        return Err("it held no slot".into());
+        return Err(Unreturnable::HeldNoSlot);
     };
     if u32::from(slot) >= ours.raid_disks {
-        return Err(format!("it held slot {slot}, which the array does not have"));
+        return Err(Unreturnable::NoSuchSlot { slot });
     }
     if away.has(feature::RECOVERY_OFFSET) && !away.has(feature::RECOVERY_BITMAP) || away.has(feature::REPLACEMENT) {
-        return Err("its rebuild had not ended when it left".into());
+        return Err(Unreturnable::RebuildUnended);
     }
     // R78: a member that ran without some of the others may hold data that their bitmap does not name. One that left this run
     // does not: the others that it lacks have returned since.
@@ -281,26 +264,21 @@ pub(crate) fn returnable(
         let (now, then) = (holders(common, held), holders(away, held));
         match (now.is_empty(), then.is_empty()) {
             (true, _) => {}
-            (false, true) => return Err("it was run without members that the array has now".into()),
+            (false, true) => return Err(Unreturnable::RunWithout),
             (false, false) if now.is_disjoint(&then) => others += 1,
             (false, false) => same += 1,
         }
     }
     // If the array was run with other drives in these slots, as on another machine, most of the members are others.
     if others > 0 && same <= others {
-        return Err("it was run with other drives in place of the members that the array has now".into());
+        return Err(Unreturnable::RunWithOthers);
     }
-    let Some(bitmap) = bitmap else {
-        return Err("the array has no write-intent bitmap, so what it missed is unknown".into());
-    };
+    let bitmap = bitmap.ok_or(Unreturnable::NoBitmap)?;
     if !away.has(feature::BITMAP_OFFSET) || away.bitmap_space_sectors(None) < bitmap.size_sectors() {
-        return Err(NO_SPACE_FOR_BITMAP.into());
+        return Err(Unreturnable::NoSpaceForBitmap);
     }
     if theirs.events < bitmap.header.events_cleared {
-        return Err(format!(
-            "it left at superblock update {}, and the bitmap covers only what was written since update {}",
-            theirs.events, bitmap.header.events_cleared
-        ));
+        return Err(Unreturnable::LeftTooEarly { left: theirs.events, covered: bitmap.header.events_cleared });
     }
     Ok(usize::from(slot))
 }
