@@ -17,7 +17,10 @@ use stria_drive::sysfs::SYSFS;
 /// Parts of an image for a drive that names no granularity of its own.
 const PART_BYTES: usize = 4096;
 /// The largest image that is taken: those of drives have a few MiB.
-pub const IMAGE_BYTES_MAX: u64 = 256 << 20;
+pub const IMAGE_BYTES_MAX: u64 = IMAGE_MIB_MAX << 20;
+
+/// The same in MiB.
+pub const IMAGE_MIB_MAX: u64 = 256;
 
 /// What a drive says of its firmware.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,17 +70,32 @@ pub enum FirmwareError {
         "{0}: its controller takes no firmware: it lacks the commands Firmware Image Download and Firmware Commit; nothing was changed"
     )]
     NotOffered(PathBuf),
-    /// The slot does not suit.
-    #[error("{0}: {1}; nothing was changed")]
-    Slot(PathBuf, String),
-    /// The image does not suit.
-    #[error("{0}: {1}; nothing was changed")]
-    Image(PathBuf, String),
+    /// It does not have the slot.
+    #[error("{drive}: it has no firmware slot {slot}: {}; nothing was changed", slots_here(*slot_count))]
+    NoSlot {
+        /// The drive.
+        drive: PathBuf,
+        /// The slot that was named.
+        slot: u8,
+        /// The slots that it has, from 1.
+        slot_count: usize,
+    },
+    /// The first slot takes no image.
+    #[error("{0}: its firmware slot 1 is read-only: choose another with --slot; nothing was changed")]
+    SlotReadOnly(PathBuf),
+    /// The image cannot be read.
+    #[error("{0}: the image cannot be read: {1}; nothing was changed")]
+    ImageUnread(PathBuf, std::io::Error),
+    /// The image is none by its size.
+    #[error(
+        "{0}: an image is a file of 4 bytes to {IMAGE_MIB_MAX} MiB, in words of 4 bytes; unpack what the maker ships; nothing was changed"
+    )]
+    ImageUnfit(PathBuf),
     /// It cannot activate without a reset.
     #[error("{0}: its firmware cannot be activated without a reset: use --activate reset; nothing was changed")]
     NeedsReset(PathBuf),
     /// The controller refuses.
-    #[error("{drive}: {what} failed ({status}); {state}")]
+    #[error("{drive}: {what} failed ({status}); {after}")]
     Refused {
         /// The drive.
         drive: PathBuf,
@@ -86,11 +104,30 @@ pub enum FirmwareError {
         /// The reason.
         status: String,
         /// The firmware that the drive has afterwards.
-        state: String,
+        after: After,
     },
     /// The controller was not reset.
     #[error("{0}: its controller cannot be reset ({1}): the new firmware runs after the next power cycle")]
     Reset(PathBuf, std::io::Error),
+}
+
+/// The firmware of a drive after an update that it refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum After {
+    /// The image was not committed, and has no effect.
+    #[error("the drive did not take the image, and {revision} runs on")]
+    NotTaken {
+        /// What runs.
+        revision: String,
+    },
+    /// The commit was refused or not answered, and may have taken place: what the drive says, in words.
+    #[error("{0}")]
+    Committed(String),
+}
+
+/// The slots of a drive, in words.
+pub fn slots_here(slot_count: usize) -> String {
+    if slot_count == 1 { "the only slot is 1".into() } else { format!("its slots are 1 to {slot_count}") }
 }
 
 /// The image of a firmware, from its file.
@@ -102,7 +139,7 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>, FirmwareError> {
     let (file, _) = open_image(path)?;
     // The file may grow meanwhile.
     let read = file.take(IMAGE_BYTES_MAX).read_to_end(&mut image);
-    read.map_err(|error| FirmwareError::Image(path.into(), format!("the image cannot be read: {error}")))?;
+    read.map_err(|error| FirmwareError::ImageUnread(path.into(), error))?;
     Ok(image)
 }
 
@@ -111,17 +148,13 @@ pub fn read_image(path: &Path) -> Result<Vec<u8>, FirmwareError> {
 /// # Errors
 /// When it cannot be opened, or is no image by its size.
 pub fn open_image(path: &Path) -> Result<(File, u64), FirmwareError> {
-    let refuse = |why: String| FirmwareError::Image(path.into(), why);
     // A pipe does not hold this up.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path);
     let opened = file.and_then(|file| file.metadata().map(|found| (file, found)));
-    let (file, found) = opened.map_err(|error| refuse(format!("the image cannot be read: {error}")))?;
+    let (file, found) = opened.map_err(|error| FirmwareError::ImageUnread(path.into(), error))?;
     if !found.is_file() || found.len() == 0 || found.len() > IMAGE_BYTES_MAX || !found.len().is_multiple_of(4) {
-        let limit = IMAGE_BYTES_MAX >> 20;
-        return Err(refuse(format!(
-            "an image is a file of 4 bytes to {limit} MiB, in words of 4 bytes; unpack what the maker ships"
-        )));
+        return Err(FirmwareError::ImageUnfit(path.into()));
     }
     Ok((file, found.len()))
 }
@@ -215,11 +248,10 @@ fn check(drive: &Path, found: &Firmware, slot: Option<u8>, at_once: bool) -> Res
     let count = found.slots.len();
     match slot {
         Some(slot) if slot == 0 || usize::from(slot) > count => {
-            let which = if count == 1 { "the only slot is 1".to_owned() } else { format!("its slots are 1 to {count}") };
-            return Err(FirmwareError::Slot(drive.into(), format!("it has no firmware slot {slot}: {which}")));
+            return Err(FirmwareError::NoSlot { drive: drive.into(), slot, slot_count: count });
         }
         Some(1) if found.first_is_read_only => {
-            return Err(FirmwareError::Slot(drive.into(), "its firmware slot 1 is read-only: choose another with --slot".into()));
+            return Err(FirmwareError::SlotReadOnly(drive.into()));
         }
         _ => {}
     }
@@ -240,8 +272,8 @@ fn store(
     check(drive, &found, slot, at_once)?;
     let refused = |what: String, status: String| {
         // An image that was not committed has no effect.
-        let state = format!("the drive did not take the image, and {} runs on", found.revision);
-        FirmwareError::Refused { drive: drive.into(), what, status, state }
+        let after = After::NotTaken { revision: found.revision.clone() };
+        FirmwareError::Refused { drive: drive.into(), what, status, after }
     };
     for (index, part) in image.chunks(found.part_bytes).enumerate() {
         let offset = index * found.part_bytes;
@@ -256,8 +288,8 @@ fn store(
     let commit = AdminCommand::FirmwareCommit { slot: slot.unwrap_or(0), action, activation_ms };
     // A commit that was not answered, or was refused, may have taken place.
     let refused = |status: String| {
-        let state = state_after(drive, controller, &found);
-        FirmwareError::Refused { drive: drive.into(), what: commit.name().into(), status, state }
+        let after = After::Committed(state_after(drive, controller, &found));
+        FirmwareError::Refused { drive: drive.into(), what: commit.name().into(), status, after }
     };
     let (status, _) = commit.ask(controller).map_err(|errno| refused(errno.to_string()))?;
     match status {

@@ -28,7 +28,10 @@ pub use cache::{set_write_cache, write_cache};
 pub use erase::{
     EraseError, begin_sanitize, check_discard, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase,
 };
-pub use firmware::{Activation, Firmware, FirmwareError, firmware, open_image, others_touched, read_image, reset, update};
+pub use firmware::{
+    Activation, After, Firmware, FirmwareError, IMAGE_MIB_MAX, firmware, open_image, others_touched, read_image, reset,
+    slots_here, update,
+};
 pub use judge::{HealthConfig, judge};
 pub use peers::{PeerLatency, REQUESTS_MIN, SlowMember, slow_members};
 pub use read::{HealthError, read, start_self_test};

@@ -1,5 +1,6 @@
 //! Which arrays a command line means: by drives, by names, or all.
 
+use crate::denial::Denial;
 use crate::{Found, HostError, OpenOptions, PlannedArray, find, find_everywhere};
 use std::collections::HashSet;
 use std::mem::discriminant;
@@ -227,7 +228,7 @@ pub fn choose_among(
                 false => format!("\"{name}\" is not a file here, and not an array on the drives that are named: check the name"),
             }))
         }
-        None if arrays.is_empty() => Err(HostError::Refused("no array lies on these drives: see `stria examine`".into())),
+        None if arrays.is_empty() => Err(Denial::NoArray.into()),
         None => Ok(arrays),
     }
 }

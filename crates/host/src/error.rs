@@ -1,8 +1,9 @@
 //! Why an array could not be created, opened or changed: one sentence each.
 
+use crate::denial::Denial;
 use std::path::{Path, PathBuf};
 use stria_array::Refusal;
-use stria_block::IoError;
+use stria_block::{IoError, shell_word};
 use stria_drive::{DriveError, LaneStopped};
 use stria_format::md::assemble::{AssembleError, AssembleErrorKind};
 use stria_format::md::create::CreateError;
@@ -42,6 +43,24 @@ pub enum HostError {
     /// The engine refused a command.
     #[error(transparent)]
     Engine(#[from] Refusal),
+    /// The drives that were named do not do.
+    #[error(transparent)]
+    Denied(#[from] Denial),
+    /// Of several drives some were erased, and some perhaps not.
+    #[error(
+        "{error}; the signatures of {} are erased, and those of {} may not be: `stria wipe {words}` erases what is left",
+        erased.join(", "),
+        left.join(", "),
+        words = Self::words_of(left)
+    )]
+    ErasedInPart {
+        /// The first failure.
+        error: Box<HostError>,
+        /// The drives without signatures.
+        erased: Vec<String>,
+        /// The others.
+        left: Vec<String>,
+    },
     /// An array cannot be made, or not be called so.
     #[error(transparent)]
     Create(#[from] CreateError),
@@ -59,6 +78,11 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// Drives as the words of a command.
+    pub fn words_of(drives: &[String]) -> String {
+        drives.iter().map(|drive| shell_word(drive)).collect::<Vec<_>>().join(" ")
+    }
+
     /// The error for an array that cannot start: unsafe if --force would start it. `more` ends its sentence.
     pub fn cannot_start(error: &AssembleError, more: String) -> Self {
         Self::Start { error: Box::new(error.clone()), more, is_unsafe: error.kind == AssembleErrorKind::DirtyDegraded }
@@ -76,6 +100,8 @@ impl HostError {
             | Self::Refused(_)
             | Self::Start { .. }
             | Self::Engine(_)
+            | Self::Denied(_)
+            | Self::ErasedInPart { .. }
             | Self::Create(_)
             | Self::Join(_) => None,
         }

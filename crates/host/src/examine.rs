@@ -3,6 +3,7 @@
 use crate::HostError;
 use crate::answers::{open_each, open_each_and};
 use crate::candidate::{candidate_of, read};
+use crate::denial::Denial;
 use crate::firmware;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -92,13 +93,8 @@ pub(crate) fn refuse_others<'a>(
 pub(crate) fn refuse_other(marks: &[String], info: &DriveInfo, candidate: &Candidate) -> Result<(), HostError> {
     match marks.contains(&mark_of(info, candidate)) {
         true => Ok(()),
-        false => Err(is_another(&candidate.name, "is another drive, or carries something else, than what was confirmed")),
+        false => Err(Denial::AnotherThanSeen { drive: candidate.name.clone() }.into()),
     }
-}
-
-/// The refusal of a drive that changed since it was looked at.
-pub(crate) fn is_another(name: &str, how: &str) -> HostError {
-    HostError::Refused(format!("{name} {how}: nothing was done; repeat the command to see what it carries now"))
 }
 
 /// Refuses a drive that is named twice.
@@ -106,8 +102,8 @@ pub(crate) fn refuse_same<'a>(infos: impl Iterator<Item = &'a DriveInfo>) -> Res
     let mut seen: Vec<&DriveInfo> = Vec::new();
     for info in infos {
         if let Some(twin) = seen.iter().find(|known| known.identity == info.identity) {
-            let (a, b) = (twin.path.display(), info.path.display());
-            return Err(HostError::Usage(format!("{a} and {b} are the same drive: name it once")));
+            let (drive, other) = (twin.path.display().to_string(), info.path.display().to_string());
+            return Err(Denial::SameDrive { drive, other }.into());
         }
         seen.push(info);
     }
@@ -122,8 +118,8 @@ pub(crate) fn refuse_twins<'a>(infos: impl Iterator<Item = &'a DriveInfo> + Clon
         for known in &seen {
             for (part, whole) in [(known, &info), (&info, known)] {
                 if part.identity.disk() == Some(whole.identity) {
-                    let (part, whole) = (part.path.display(), whole.path.display());
-                    return Err(HostError::Usage(format!("{part} is a partition of {whole}: name one of them")));
+                    let (part, whole) = (part.path.display().to_string(), whole.path.display().to_string());
+                    return Err(Denial::PartitionOf { part, whole }.into());
                 }
             }
         }
@@ -180,7 +176,7 @@ impl Content for SyncDrive {
 pub(crate) fn wipe(drive: &impl Content) -> Result<(), HostError> {
     match &erase_signatures(drive)?[..] {
         [] => Ok(()),
-        left => Err(HostError::Refused(is_left(&drive.name(), left))),
+        left => Err(is_left(&drive.name(), left).into()),
     }
 }
 
@@ -209,14 +205,14 @@ pub(crate) fn erase_signatures(drive: &impl Content) -> Result<Vec<Signature>, I
     Ok(detect(size_sectors, &mut read))
 }
 
-/// The text about what an erasure has left on a drive.
-pub(crate) fn is_left(name: &str, left: &[Signature]) -> String {
+/// The refusal that names what an erasure has left on a drive.
+pub(crate) fn is_left(name: &str, left: &[Signature]) -> Denial {
     let at = |signature: &Signature| match signature.name {
         UNREADABLE => signature.to_string(),
         _ => format!("{signature} at sector {}", signature.start_sector),
     };
     let list: Vec<String> = left.iter().map(at).collect();
-    format!("{name} carries {}: replace the drive, or let it erase all of its data (`stria wipe --help`)", list.join("; "))
+    Denial::StillCarries { drive: name.to_owned(), left: list.join("; ") }
 }
 
 /// Refuses a drive whose signatures could not all be erased, before anything is written.
@@ -225,7 +221,7 @@ pub(crate) fn refuse_unreadable(drive: &impl Content) -> Result<(), HostError> {
     found.retain(|signature| signature.name == UNREADABLE);
     match &found[..] {
         [] => Ok(()),
-        bad => Err(HostError::Refused(format!("nothing was written: {}", is_left(&drive.name(), bad)))),
+        bad => Err(Denial::NothingWritten(is_left(&drive.name(), bad).into()).into()),
     }
 }
 

@@ -7,13 +7,14 @@
 use crate::HostError;
 use crate::answers::{all_in_time, each_in_time, open_each};
 use crate::candidate::candidate_after;
-use crate::examine::{Content, erase_signatures, is_another, is_left, refuse_others, refuse_twins, wipe, zero};
+use crate::denial::Denial;
+use crate::examine::{Content, erase_signatures, is_left, refuse_others, refuse_twins, wipe, zero};
 use crate::open::open_known;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use stria_array::{DriveSector, MetadataWrite};
-use stria_block::{BlockDevice, bytes, shell_word};
+use stria_block::{BlockDevice, bytes};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::create::name_bytes;
 use stria_format::md::member::Member;
@@ -93,7 +94,7 @@ fn rename_on_span(drives: Vec<SyncDrive>, uuid: &[u8; 16], upper: &[u8; 16], set
                 block[..encoded.len()].copy_from_slice(&encoded);
                 io.write(sector, &block).map_err(HostError::from)
             }
-            Ok(_) => Err(HostError::Refused("there is another array on its spans".into())),
+            Ok(_) => Err(Denial::SpansHoldAnother.into()),
             Err(error) => Err(error),
         };
         io.stop().and(outcome)
@@ -109,10 +110,12 @@ fn lock_span(uuid: &[u8; 16], paths: &[PathBuf]) -> Result<Vec<SyncDrive>, HostE
     let (drives, candidates): (Vec<SyncDrive>, Vec<Candidate>) = lock_all(paths)?.into_iter().unzip();
     let (assemblies, _) = assemble(&candidates, &Options { read_only: true, ..Options::default() });
     let Some(span) = assemblies.into_iter().find(|assembly| assembly.uuid == *uuid) else {
-        let text = format!("span {} is no longer on its drives: see `stria examine`", uuid_text(uuid));
-        return Err(HostError::Refused(text));
+        return Err(Denial::SpanGone { span: uuid_text(uuid) }.into());
     };
-    let refuse = |why: &str| Err(HostError::Refused(format!("span \"{}\" cannot be written: {why}", span.name)));
+    let refuse = |reason: &str| {
+        let (span, reason) = (span.name.clone(), reason.to_owned());
+        Err(Denial::SpanUnwritable { span, reason }.into())
+    };
     let start = span.outcome?;
     if let Some(warning) = start.warnings.first() {
         return refuse(warning);
@@ -155,7 +158,7 @@ pub fn change(paths: &[PathBuf], changes: &[Change], runs: bool) -> Result<bool,
         let after = |(index, (drive, _)): (usize, &(SyncDrive, Candidate))| candidate_after(drive, writes_to(index));
         let candidates: Vec<Candidate> = drives.iter().enumerate().map(after).collect();
         for assembly in assemble(&candidates, &Options { read_only: true, force: runs, ..Options::default() }).0 {
-            let refuse = |why: String| HostError::Refused(format!("array \"{}\" cannot be changed: {why}", assembly.name));
+            let refuse = |reason: String| Denial::CannotBeChanged { array: assembly.name.clone(), reason };
             let start = assembly.outcome.as_ref().map_err(|error| HostError::from(error.clone()))?;
             let planned = start.recorder.change(change, runs, &|member| &candidates[start.drives[member.0]]).map_err(refuse)?;
             let on_drive = |write: MetadataWrite| (start.drives[write.member.0], write);
@@ -187,7 +190,7 @@ pub fn destroy(paths: &[PathBuf], uuids: &[[u8; 16]]) -> Result<Vec<String>, Hos
         member.is_some_and(|member| uuids.contains(&member.superblock.header.set_uuid))
     };
     if let Some((_, candidate)) = drives.iter().find(|(_, candidate)| !is_theirs(candidate)) {
-        return Err(is_another(&candidate.name, "carries no member of the array that was confirmed"));
+        return Err(Denial::NoMemberAnyMore { drive: candidate.name.clone() }.into());
     }
     let spans = drives.iter().map(|(drive, candidate)| (drive, candidate.found.as_ref().map_or(0..0, head_of)));
     destroy_on(&spans.collect::<Vec<_>>())
@@ -206,10 +209,10 @@ fn destroy_on<C: Content>(drives: &[(&C, Range<u64>)]) -> Result<Vec<String>, Ho
     on_each(drives.iter().map(|(drive, _)| *drive), |drive| {
         let left = erase_signatures(drive)?;
         if drive.superblock_sector().is_some() {
-            return Err(HostError::Refused(is_left(&drive.name(), &left)));
+            return Err(is_left(&drive.name(), &left).into());
         }
         if !left.is_empty() {
-            notes.push(is_left(&drive.name(), &left));
+            notes.push(is_left(&drive.name(), &left).to_string());
         }
         Ok(())
     })?;
@@ -246,11 +249,7 @@ fn on_each<'a, C: Content + 'a>(
     if erased.is_empty() {
         return Err(error);
     }
-    let (erased, list) = (erased.join(", "), left.join(", "));
-    Err(HostError::Refused(format!(
-        "{error}; the signatures of {erased} are erased, and those of {list} may not be: `stria wipe {words}` erases what is left",
-        words = left.iter().map(|drive| shell_word(drive)).collect::<Vec<_>>().join(" ")
-    )))
+    Err(HostError::ErasedInPart { error: error.into(), erased, left })
 }
 
 /// Removes every signature from these drives. `seen`: as they were when that was confirmed ([`Examined::mark`](crate::Examined::mark)).

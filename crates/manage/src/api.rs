@@ -860,6 +860,7 @@ impl From<HostError> for ApiError {
         let kind = match error {
             HostError::Unsafe(_) | HostError::Start { is_unsafe: true, .. } => ApiErrorKind::Unsafe,
             HostError::Join(ref refused) if refused.is_unsafe() => ApiErrorKind::Unsafe,
+            HostError::Denied(ref denial) if denial.is_usage() => ApiErrorKind::Invalid,
             HostError::Create(ref impossible) if impossible.is_usage() => ApiErrorKind::Invalid,
             HostError::Usage(_) => ApiErrorKind::Invalid,
             // The drive that was named is not here, or cannot serve as it is.
@@ -874,6 +875,8 @@ impl From<HostError> for ApiError {
             | HostError::Refused(_)
             | HostError::Start { .. }
             | HostError::Engine(_)
+            | HostError::Denied(_)
+            | HostError::ErasedInPart { .. }
             | HostError::Create(_)
             | HostError::Join(_)
             | HostError::Silent { .. } => ApiErrorKind::Refused,

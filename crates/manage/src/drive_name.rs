@@ -2,6 +2,7 @@
 
 use crate::api::{ArrayView, MemberView};
 use crate::client;
+use crate::error_words::{ErrorSentence, Told};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_drive::real_path_within;
@@ -180,11 +181,11 @@ pub fn are_one(one: &Path, other: &Path) -> bool {
 ///
 /// # Errors
 /// Both names.
-pub fn refuse_twins(drives: &[PathBuf]) -> Result<(), Failure> {
+pub fn refuse_twins(drives: &[PathBuf]) -> Result<(), Told> {
     for (index, drive) in drives.iter().enumerate() {
         if let Some(twin) = drives[..index].iter().find(|known| are_one(known, drive)) {
-            let (a, b) = (twin.display(), drive.display());
-            return Err(Failure::Usage(format!("{a} and {b} are the same drive: name it once")));
+            let (drive, other) = (twin.display().to_string(), drive.display().to_string());
+            return Err(Told::usage(ErrorSentence::SameDrive { drive, other }));
         }
     }
     Ok(())

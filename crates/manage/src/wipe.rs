@@ -1,6 +1,7 @@
 //! Erasure of drives that are in no array: their signatures, or all of their data by their own means.
 
 use crate::drive_name::refuse_twins;
+use crate::error_words::{ErrorSentence, Told, Words};
 use crate::plan_words::PlanSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,6 @@ use stria_block::shell_word;
 use stria_health::{
     EraseError, begin_sanitize, check_discard, check_sanitize, check_secure_erase, discard, sanitize_progress, secure_erase,
 };
-use stria_terminal::Failure;
 
 /// How often a sanitize is asked for its progress.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -90,15 +90,15 @@ pub fn destroyed(count: usize, notes: &[String]) -> String {
     }
 }
 
-fn failed(error: EraseError) -> Failure {
-    Failure::Failed(error.to_string())
+fn failed(error: EraseError) -> Told {
+    Words::from(&error).into()
 }
 
 /// Checks that no drive is named twice, and that every drive offers what is asked for.
 ///
 /// # Errors
 /// The first drive that is named twice, or does not offer it.
-pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
+pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Told> {
     refuse_twins(drives)?;
     drives.iter().try_for_each(|drive| {
         match means {
@@ -116,7 +116,7 @@ pub fn check(drives: &[PathBuf], means: WipeMeans) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When a drive is in use, is not as it was seen, does not offer the means, or fails.
-pub fn wipe(drives: &[PathBuf], seen: &[String], means: WipeMeans, mut progress: impl FnMut(&Path, u8)) -> Result<(), Failure> {
+pub fn wipe(drives: &[PathBuf], seen: &[String], means: WipeMeans, mut progress: impl FnMut(&Path, u8)) -> Result<(), Told> {
     check(drives, means)?;
     let is_running = |drive: &PathBuf| means == WipeMeans::Sanitize && matches!(sanitize_progress(drive, drive), Ok(Some(_)));
     // After an interrupted command a drive may still be sanitized. It cannot be read, and is only waited for.
@@ -124,7 +124,7 @@ pub fn wipe(drives: &[PathBuf], seen: &[String], means: WipeMeans, mut progress:
     let erase = |opened: &[PathBuf]| {
         // Whatever fails here, the signatures of all drives are gone.
         let outcome = erase(&rest, opened, &running, means, &mut progress);
-        outcome.map_err(|error| Failure::Failed(half_way(&error.to_string(), means, &rest)))
+        outcome.map_err(|error| half_way((&error).into(), means, &rest).into())
     };
     match means {
         WipeMeans::Signatures => Ok(stria_host::wipe_drives(&rest, seen)?),
@@ -155,15 +155,16 @@ fn erase(
     }
 }
 
-/// The text of an erasure that failed after the signatures were erased.
-fn half_way(error: &str, means: WipeMeans, drives: &[PathBuf]) -> String {
-    let error = error.trim_end_matches("; nothing was erased").trim_end_matches(": repeat the command");
+/// The words of an erasure that failed after the signatures were erased. `error`: that of the erasure.
+fn half_way(error: Words, means: WipeMeans, drives: &[PathBuf]) -> Words {
+    let reason = error.text.trim_end_matches("; nothing was erased").trim_end_matches(": repeat the command");
     let list: Vec<String> = drives.iter().map(|drive| drive.display().to_string()).collect();
     if list.is_empty() {
-        return format!("{error}: repeat the command");
+        let text = format!("{reason}: repeat the command");
+        return if text == error.text { error } else { text.into() };
     }
     let words = list.iter().map(|drive| shell_word(drive)).collect::<Vec<_>>().join(" ") + means.option();
-    format!("{error}; the signatures of {} are erased: repeat `stria wipe {words}`", list.join(", "))
+    ErrorSentence::ErasedHalfWay { reason: reason.to_owned(), erased: list.join(", "), words }.into()
 }
 
 fn wait_for(drive: &Path, at: &Path, progress: &mut impl FnMut(&Path, u8)) -> Result<(), EraseError> {
@@ -218,11 +219,14 @@ mod tests {
     #[test]
     fn a_failure_after_the_signatures_says_what_is_gone_and_what_to_repeat() {
         let drives = ["/dev/a", "/dev/b"].map(PathBuf::from);
-        let words = half_way("/dev/b: medium error; nothing was erased", WipeMeans::Discard, &drives);
+        let words = half_way("/dev/b: medium error; nothing was erased".into(), WipeMeans::Discard, &drives).text;
         let wanted =
             "/dev/b: medium error; the signatures of /dev/a, /dev/b are erased: repeat `stria wipe /dev/a /dev/b --discard`";
         assert_eq!(words, wanted);
-        assert_eq!(half_way("it failed: repeat the command", WipeMeans::Sanitize, &[]), "it failed: repeat the command");
+        assert_eq!(
+            half_way("it failed: repeat the command".into(), WipeMeans::Sanitize, &[]).text,
+            "it failed: repeat the command"
+        );
     }
 
     #[test]

@@ -45,6 +45,7 @@ impl From<&stria_host::HostError> for Failure {
             HostError::Unsafe(sentence) => Self::Unsafe(sentence.clone()),
             HostError::Usage(sentence) => Self::Usage(sentence.clone()),
             HostError::Start { is_unsafe: true, .. } => Self::Unsafe(error.to_string()),
+            HostError::Denied(denial) if denial.is_usage() => Self::Usage(error.to_string()),
             HostError::Create(impossible) if impossible.is_usage() => Self::Usage(error.to_string()),
             HostError::Join(refused) if refused.is_unsafe() => Self::Unsafe(error.to_string()),
             HostError::Drive(_)
@@ -53,6 +54,8 @@ impl From<&stria_host::HostError> for Failure {
             | HostError::Refused(_)
             | HostError::Start { .. }
             | HostError::Engine(_)
+            | HostError::Denied(_)
+            | HostError::ErasedInPart { .. }
             | HostError::Create(_)
             | HostError::Join(_)
             | HostError::Silent { .. } => Self::failed(error),

@@ -572,8 +572,7 @@ fn carry_out(jobs: &Jobs, machine: &Machine, id: u64, Based { plan, marks, .. }:
             pool_changed(machine, &changed, "no longer in the pool of spares").map(outcome)
         }
         Action::Locate { drive, on } => {
-            let light =
-                Seat::locate(drive, *on).map_err(|error| ApiError::new(ApiErrorKind::Refused, Words::told(error.to_string())))?;
+            let light = Seat::locate(drive, *on).map_err(|error| ApiError::new(ApiErrorKind::Refused, &error))?;
             Ok(outcome(format!("{light} is {}", if *on { "on" } else { "off" })))
         }
     }

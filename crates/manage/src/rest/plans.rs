@@ -370,7 +370,7 @@ pub fn plan(machine: &Machine, action: &Action, caller: &Caller) -> Result<Based
 
 fn plan_wipe(machine: &Machine, action: &Action, drives: &[PathBuf], means: WipeMeans) -> Result<Based, ApiError> {
     let pages = chosen_drives(machine, drives)?;
-    wipe::check(drives, means).map_err(|failure| refused(Words::told(failure.to_string())))?;
+    wipe::check(drives, means).map_err(|told| refused(*told.words))?;
     let drives = names(drives);
     let erases = means != WipeMeans::Signatures;
     let title = if erases { Say::EraseDrives { drives } } else { Say::RemoveSignatures { drives } };
@@ -812,7 +812,7 @@ fn plan_import(
 }
 
 fn plan_spare_add(machine: &Machine, action: &Action, paths: &[PathBuf]) -> Result<Based, ApiError> {
-    refuse_twins(paths).map_err(|failure| refused(Words::told(failure.to_string())))?;
+    refuse_twins(paths).map_err(|told| refused(*told.words))?;
     let pages = chosen_drives(machine, paths)?;
     let mut draft = Draft::new(action, Role::Operate, Say::FillPool { drives: names(paths) });
     let (blank, others): (Vec<DrivePage>, Vec<DrivePage>) = pages.into_iter().partition(|page| page.carries.is_empty());
@@ -877,7 +877,7 @@ fn plan_firmware(machine: &Machine, action: &Action, array: &str, request: &Firm
     let leaving = member(&view, &request.path)?;
     let arrays: Vec<ArrayView> = machine.entries(false).into_iter().filter_map(|entry| entry.view).collect();
     let Update { firmware, activate } = check_update(&view, &arrays, request)?;
-    let (mut image, size) = stria_health::open_image(&request.image).map_err(|error| refused(Words::told(error.to_string())))?;
+    let (mut image, size) = stria_health::open_image(&request.image).map_err(|error| refused(Words::from(&error)))?;
     let hash = sha256_of(&mut image);
     let hash = hash.map_err(|error| {
         let (image, reason) = (request.image.display().to_string(), error.to_string());

@@ -42,7 +42,7 @@ pub fn check_update(view: &ArrayView, arrays: &[ArrayView], request: &FirmwareRe
     if place_of(view, path).is_none() {
         return Err(refused(does_not_use(view, path)));
     }
-    let firmware = stria_health::firmware(path).map_err(|error| refused(Words::told(error.to_string())))?;
+    let firmware = stria_health::firmware(path).map_err(|error| refused(Words::from(&error)))?;
     let by_itself = if firmware.activates_at_once { FirmwareActivation::Now } else { FirmwareActivation::Reset };
     let activate = request.activate.unwrap_or(by_itself);
     check_array(view, path, activate, request.force)?;
@@ -174,7 +174,7 @@ impl Service {
         };
         let view = self.array(name)?;
         let Update { firmware, activate } = check_update(&view, &self.arrays(), request)?;
-        let image = stria_health::read_image(&request.image).map_err(|error| refused(Words::told(error.to_string())))?;
+        let image = stria_health::read_image(&request.image).map_err(|error| refused(Words::from(&error)))?;
         may_send(&image)?;
         let (path, shown) = (&request.path, request.path.display().to_string());
         let outcome = self.carry_out_update(&served, &view, request, &image, activate);
@@ -189,7 +189,7 @@ impl Service {
             }
             Ok(Updated::Runs(text)) => Ok(format!("{}, after {before}{text}", running())),
             Err(Fault::Update(error)) => {
-                let (reason, cause) = Words::told(error).parts();
+                let (reason, cause) = error.parts();
                 Err(Say::FirmwareFailed { drive: shown, reason, cause })
             }
             Err(Fault::NotActivated(faults)) => {
@@ -220,7 +220,7 @@ impl Service {
         let path = &request.path;
         let at_once = activate == FirmwareActivation::Now;
         let stored =
-            stria_health::update(path, image, request.slot, at_once).map_err(|error| Fault::Update(error.to_string()))?;
+            stria_health::update(path, image, request.slot, at_once).map_err(|error| Fault::Update(Box::new((&error).into())))?;
         after_commit(stored, activate, || {
             let is_in_use = place_of(view, path).is_some_and(|(_, member)| member.role == "in sync");
             let was_paused = served.paused.load(Ordering::SeqCst);
@@ -248,7 +248,7 @@ enum Updated {
 #[derive(Debug, PartialEq)]
 enum Fault {
     /// The drive did not take the image, or did not say so.
-    Update(String),
+    Update(Box<Words>),
     /// The drive has the image, and did not come to run it as asked, or did not come back for it.
     NotActivated(Faults),
 }
@@ -366,7 +366,7 @@ impl Steps for OfService<'_> {
     }
 
     fn reset(&self) -> Result<(), Why> {
-        stria_health::reset(self.path).map_err(|error| Words::told(error.to_string()).parts())
+        stria_health::reset(self.path).map_err(|error| Words::from(&error).parts())
     }
 
     fn answers(&self) -> Result<(), Why> {
