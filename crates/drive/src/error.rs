@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
-use stria_block::{ErrorKind, IoError, NO_THREAD, SECTOR_BYTES, with_limit};
+use stria_block::{BLOCK_ALIGN, ErrorKind, IoError, NO_THREAD, SECTOR_BYTES, with_limit};
 
 /// Why a drive, a ring or a lane cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -52,7 +52,7 @@ pub enum DriveError {
         /// As it was given.
         path: PathBuf,
         /// The cause and the remedy.
-        reason: String,
+        reason: Unfit,
     },
     /// The drive takes no commands past the block layer.
     #[error("{path} cannot be reached by NVMe commands: {reason}; serve it without --passthrough")]
@@ -87,6 +87,56 @@ pub enum DriveError {
         action: &'static str,
         /// The system's words.
         source: io::Error,
+    },
+}
+
+/// Why something cannot be a member.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    /// A file without bytes.
+    #[error("it is an empty file, which carries no array and has no space for one")]
+    EmptyFile,
+    /// A device without sectors.
+    #[error("it has no sectors: no medium is in it, or nothing is attached to it")]
+    NoSectors,
+    /// A directory.
+    #[error("it is a directory; give a block device or a regular file")]
+    Directory,
+    /// A character device.
+    #[error("it is a character device; give a block device or a regular file")]
+    Characters,
+    /// A pipe or a socket.
+    #[error("it is a pipe or socket; give a block device or a regular file")]
+    Pipe,
+    /// The kernel lets nobody write to it.
+    #[error("it is write-protected; remove the protection (blockdev --setrw), or name another drive")]
+    Protected,
+    /// A path of a multipath device.
+    #[error("it is one of several paths to a drive: name {} instead, which is all of them", map.display())]
+    OnePath {
+        /// The device over all paths.
+        map: PathBuf,
+    },
+    /// A file on a file system that cannot be written.
+    #[error(
+        "its file system is read-only, perhaps only for this process: add the path to ReadWritePaths= of the systemd unit \
+         (`systemctl edit stria`)"
+    )]
+    FileSystemReadOnly,
+    /// The kernel uses it.
+    #[error("it is used as swap, or is the executable of a running program")]
+    Swap,
+    /// A device node that leads nowhere.
+    #[error("there is no drive behind this device node")]
+    NoDrive,
+    /// Another thing was opened than was looked at.
+    #[error("it changed from a file to a device, or back, while it was opened")]
+    Changed,
+    /// Its logical blocks are larger than a page.
+    #[error("its blocks of {block_bytes} bytes are larger than {BLOCK_ALIGN}")]
+    Blocks {
+        /// Their size.
+        block_bytes: u32,
     },
 }
 

@@ -34,7 +34,7 @@ mod workers;
 
 pub use access::{Access, IoOptions};
 pub use clock::monotonic_now;
-pub use error::DriveError;
+pub use error::{DriveError, Unfit};
 pub use file_drive::{DriveWatch, FileDrive, Way, open};
 pub use info::{DriveInfo, DriveKind, Identity, real_path_within};
 pub use lane::{Lane, LaneHandle, LaneRouter, LaneStopped, PanicGroup, keep_to};

@@ -10,7 +10,7 @@ use crate::passthrough::{Passthrough, lock_command_device};
 use crate::reports::Reports;
 use crate::size::{SeenSpace, Size, device_bytes};
 use crate::sysfs::{SYSFS, block_page};
-use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, lock, other_paths, size_limit};
+use crate::{Access, DriveError, DriveInfo, DriveKind, Identity, IoOptions, Unfit, lock, other_paths, size_limit};
 use rustix::fd::AsRawFd;
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::Errno;
@@ -123,7 +123,7 @@ impl SyncDrive {
         let (file, refusal) = open_direct(path, kind, access)?;
         let metadata = file.metadata().map_err(|source| system(path, "look at", source))?;
         if kind_of(path, &metadata)? != kind {
-            return Err(unfit(path, "it changed from a file to a device, or back, while it was opened".into()));
+            return Err(unfit(path, Unfit::Changed));
         }
         let (mut other_paths, mut commands) = (Vec::new(), None);
         if access != Access::ReadOnly && kind == DriveKind::BlockDevice && is_write_protected(metadata.rdev()) {
@@ -415,7 +415,7 @@ impl SyncDrive {
     }
 }
 
-fn unfit(path: &Path, reason: String) -> DriveError {
+fn unfit(path: &Path, reason: Unfit) -> DriveError {
     DriveError::Unfit { path: path.to_owned(), reason }
 }
 
@@ -424,7 +424,7 @@ fn system(path: &Path, action: &'static str, source: io::Error) -> DriveError {
 }
 
 fn write_protected(path: &Path) -> DriveError {
-    unfit(path, "it is write-protected; remove the protection (blockdev --setrw), or name another drive".into())
+    unfit(path, Unfit::Protected)
 }
 
 fn kind_of(path: &Path, metadata: &Metadata) -> Result<DriveKind, DriveError> {
@@ -434,13 +434,13 @@ fn kind_of(path: &Path, metadata: &Metadata) -> Result<DriveKind, DriveError> {
     } else if file_type.is_file() {
         return Ok(DriveKind::File);
     } else if file_type.is_dir() {
-        "a directory"
+        Unfit::Directory
     } else if file_type.is_char_device() {
-        "a character device"
+        Unfit::Characters
     } else {
-        "a pipe or socket"
+        Unfit::Pipe
     };
-    Err(unfit(path, format!("it is {what}; give a block device or a regular file")))
+    Err(unfit(path, what))
 }
 
 fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64) -> DriveError {
@@ -454,21 +454,14 @@ fn open_error(path: &Path, access: Access, source: io::Error, device_number: u64
             DriveError::Denied { path, how: "for reading", source }
         }
         Some(Errno::ACCESS | Errno::PERM) => DriveError::Denied { path, how: "for writing", source },
-        Some(Errno::BUSY) if let Some(map) = map_over(Path::new(SYSFS), device_number) => {
-            let map = map.display();
-            unfit(&path, format!("it is one of several paths to a drive: name {map} instead, which is all of them"))
-        }
+        Some(Errno::BUSY) if let Some(map) = map_over(Path::new(SYSFS), device_number) => unfit(&path, Unfit::OnePath { map }),
         Some(Errno::BUSY) => {
             let holder = lock::exclusive_holder(&path, device_number);
             DriveError::Busy { path, holder, ends: false }
-        },
-        Some(Errno::ROFS) => unfit(
-            &path,
-            "its file system is read-only, perhaps only for this process: add the path to ReadWritePaths= of the systemd unit (`systemctl edit stria`)"
-                .into(),
-        ),
-        Some(Errno::TXTBSY) => unfit(&path, "it is used as swap, or is the executable of a running program".into()),
-        Some(Errno::NXIO | Errno::NOMEDIUM) => unfit(&path, "there is no drive behind this device node".into()),
+        }
+        Some(Errno::ROFS) => unfit(&path, Unfit::FileSystemReadOnly),
+        Some(Errno::TXTBSY) => unfit(&path, Unfit::Swap),
+        Some(Errno::NXIO | Errno::NOMEDIUM) => unfit(&path, Unfit::NoDrive),
         _ => DriveError::System { path, action: "open", source },
     }
 }
@@ -542,10 +535,10 @@ fn inspect(
     };
     if limits.size_sectors == 0 {
         let reason = match kind {
-            DriveKind::File => "it is an empty file, which carries no array and has no space for one",
-            DriveKind::BlockDevice => "it has no sectors: no medium is in it, or nothing is attached to it",
+            DriveKind::File => Unfit::EmptyFile,
+            DriveKind::BlockDevice => Unfit::NoSectors,
         };
-        return Err(unfit(path, reason.into()));
+        return Err(unfit(path, reason));
     }
     let limits_block_bytes = limits.logical_block_bytes;
     let of_device = sysfs.as_ref().filter(|_| kind == DriveKind::BlockDevice);
@@ -589,7 +582,7 @@ fn block_device_limits(path: &Path, file: &File, sysfs: Option<&Sysfs>) -> Resul
     let ask = |errno: Errno| system(path, "learn the size of its blocks", errno.into());
     let logical_block_bytes = rustix::fs::ioctl_blksszget(file).map_err(ask)?;
     if logical_block_bytes as usize > BLOCK_ALIGN {
-        return Err(unfit(path, format!("its blocks of {logical_block_bytes} bytes are larger than {BLOCK_ALIGN}")));
+        return Err(unfit(path, Unfit::Blocks { block_bytes: logical_block_bytes }));
     }
     let size = device_bytes(file).map_err(|errno| system(path, "learn its size", errno.into()))?;
     let discards = page("queue/discard_max_bytes") > 0;

@@ -334,7 +334,7 @@ fn create(create: cli::Create, json: bool) -> Result<(), Failure> {
     let found = stria_host::find(&paths, OpenOptions { force: true, read_only: true, ..OpenOptions::default() })?;
     let made = found.assemblies.iter().find(|assembly| assembly.uuid == uuid);
     let Some(start) = made.and_then(|assembly| assembly.outcome.as_ref().ok()) else {
-        return Err(Failure::Failed(meant::cannot_be_read_back(&spec.name)));
+        return Err(Failure::Failed(meant::cannot_be_read_back(&spec.name).to_string()));
     };
     let bytes = start.config.geometry.capacity_sectors() * 512;
     // For a 50 or 60 the spans' strip counts: that is what a drive holds of a stripe.

@@ -14,6 +14,7 @@ mod notify;
 
 use crate::config::edit::Edit;
 use crate::config::{self, Config};
+use crate::error_words::Told;
 use crate::event_file::EventFile;
 use crate::keeper::Keeper;
 use crate::ledger::Ledger;
@@ -297,7 +298,7 @@ fn search_for(drive: &Path, config: &Path, keeper: &Weak<Keeper>) -> Option<Stri
     if !drive.is_file() {
         return None;
     }
-    let add = || {
+    let add = || -> Result<bool, Told> {
         let mut edit = Edit::open(config)?;
         let is_new = edit.search(std::iter::once(&drive.to_owned()))?;
         if is_new { edit.save().map(|_| true) } else { Ok(false) }

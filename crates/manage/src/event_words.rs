@@ -206,11 +206,11 @@ mod tests {
         assert_eq!(told(text), Some(wanted.map(EventSentence::Result).to_vec()));
         // A sentence with a semicolon of its own, and those of other kinds.
         let back = Done::DriveIsBack { drive: "/dev/a".into(), slot: 3, array: array() };
-        let text = format!("{back}; sweeps of \"tank\" are paused; no array lies on these drives: see `stria examine`");
+        let text = format!("{back}; sweeps of \"tank\" are paused; the log on /dev/a is damaged");
         let wanted: Vec<EventSentence> = vec![
             EventSentence::Result(back),
             ServiceSentence::SweepsPaused { array: array() }.into(),
-            ErrorSentence::NoArrayOnDrives {}.into(),
+            ErrorSentence::LogIsDamaged { drives: "/dev/a".into() }.into(),
         ];
         assert_eq!(told(&text), Some(wanted));
         assert_eq!(told("array \"tank\" is made; it rains"), None);

@@ -23,6 +23,7 @@ mod daemon;
 mod denial_words;
 mod directory;
 mod drive_name;
+mod drive_words;
 mod drop_words;
 pub mod error_words;
 mod event_file;

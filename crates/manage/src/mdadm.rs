@@ -7,6 +7,8 @@
 
 use crate::atomic_file::replace;
 use crate::config::{Config, Uuid};
+use crate::error_words::{ErrorSentence, Told};
+use std::io;
 use std::path::{Path, PathBuf};
 use stria_terminal::Failure;
 
@@ -30,21 +32,54 @@ struct Change {
     text: String,
 }
 
+/// Why mdadm's configuration cannot be changed.
+enum Fault {
+    /// It cannot be read.
+    Unread { path: PathBuf, error: io::Error },
+    /// A person has taken the end of the block away.
+    BlockOpen { path: PathBuf },
+}
+
+impl Fault {
+    /// The refusal before anything is done.
+    fn before(self) -> Told {
+        match self {
+            Self::Unread { path, error } => {
+                ErrorSentence::MdadmUnread { file: path.display().to_string(), reason: error.to_string() }
+            }
+            Self::BlockOpen { path } => ErrorSentence::MdadmBlockOpen { file: path.display().to_string() },
+        }
+        .into()
+    }
+
+    /// The failure after Stria's own configuration was written.
+    fn afterwards(self) -> Told {
+        let text = match self {
+            Self::Unread { path, error } => format!("{} cannot be read: {error}", path.display()),
+            Self::BlockOpen { path } => format!(
+                "{}: the line \"{END}\" is missing, which ends the block of Stria's arrays: put it where the block ends",
+                path.display()
+            ),
+        };
+        Failure::Failed(text).into()
+    }
+}
+
 /// What mdadm's configuration has to become so that it says what Stria's does. `None`: it says that already, or mdadm is not
 /// here.
 ///
 /// # Errors
 /// When it cannot be read, or a person has damaged the block.
-fn change(config: &Config) -> Result<Option<Change>, Failure> {
+fn change(config: &Config) -> Result<Option<Change>, Fault> {
     let Some(path) = conf(config) else { return Ok(None) };
     let before = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Failure::Failed(format!("{} cannot be read: {error}", path.display()))),
+        Err(error) => return Err(Fault::Unread { path, error }),
     };
     let arrays: Vec<(String, Vec<Uuid>)> =
         config.arrays.iter().map(|array| (array.title(), [&[array.uuid], &array.spans[..]].concat())).collect();
-    let text = with_block(&before, &arrays).map_err(|error| Failure::Failed(format!("{}: {error}", path.display())))?;
+    let Some(text) = with_block(&before, &arrays) else { return Err(Fault::BlockOpen { path }) };
     Ok((text != before).then_some(Change { path, text }))
 }
 
@@ -52,8 +87,8 @@ fn change(config: &Config) -> Result<Option<Change>, Failure> {
 ///
 /// # Errors
 /// It cannot be read or written, or a person has damaged the block.
-pub fn refuse_unless_it_follows(config: &Config) -> Result<(), Failure> {
-    match change(config).map_err(|failure| nothing_done(&failure.to_string()))? {
+pub fn refuse_unless_it_follows(config: &Config) -> Result<(), Told> {
+    match change(config).map_err(Fault::before)? {
         Some(change) => refuse_unwritable_folder(&change.path),
         None => Ok(()),
     }
@@ -63,38 +98,29 @@ pub fn refuse_unless_it_follows(config: &Config) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`refuse_unless_it_follows`].
-pub fn refuse_unwritable(config: &Config) -> Result<(), Failure> {
-    change(config).map_err(|failure| nothing_done(&failure.to_string()))?;
+pub fn refuse_unwritable(config: &Config) -> Result<(), Told> {
+    change(config).map_err(Fault::before)?;
     conf(config).map_or(Ok(()), |path| refuse_unwritable_folder(&path))
 }
 
-fn refuse_unwritable_folder(path: &Path) -> Result<(), Failure> {
+fn refuse_unwritable_folder(path: &Path) -> Result<(), Told> {
     let folder = path.parent().unwrap_or(path);
     rustix::fs::access(folder, rustix::fs::Access::WRITE_OK).map_err(|error| {
-        let (folder, path) = (folder.display(), path.display());
-        nothing_done(&format!(
-            "{folder} cannot be written ({error}), so {path} cannot tell mdadm whose the array is: make it writable, or name another file as `conf` of [mdadm]"
-        ))
+        let (folder, file) = (folder.display().to_string(), path.display().to_string());
+        ErrorSentence::MdadmUnwritable { folder, reason: error.to_string(), file }.into()
     })
 }
 
-fn nothing_done(text: &str) -> Failure {
-    Failure::Failed(format!("{text}; nothing was done"))
-}
-
 /// Makes mdadm's configuration say what Stria's does. Returns the file if it changed.
-fn update(config: &Config) -> Result<Option<PathBuf>, Failure> {
-    let Some(Change { path, text }) = change(config)? else { return Ok(None) };
+fn update(config: &Config) -> Result<Option<PathBuf>, Told> {
+    let Some(Change { path, text }) = change(config).map_err(Fault::afterwards)? else { return Ok(None) };
     replace(&path, &text)?;
     Ok(Some(path))
 }
 
 /// The text with a block that ignores these arrays, each a name and the identities of it and its spans; without one if there is
-/// none.
-///
-/// # Errors
-/// When the block in it has no end.
-fn with_block(text: &str, arrays: &[(String, Vec<Uuid>)]) -> Result<String, String> {
+/// none. `None`: the block in it has no end.
+fn with_block(text: &str, arrays: &[(String, Vec<Uuid>)]) -> Option<String> {
     let ours = |uuid: &Uuid| arrays.iter().any(|(_, uuids)| uuids.contains(uuid));
     let mut kept: Vec<String> = Vec::new();
     for group in logical_lines(&without_block(text)?) {
@@ -107,7 +133,7 @@ fn with_block(text: &str, arrays: &[(String, Vec<Uuid>)]) -> Result<String, Stri
         text.push('\n');
     }
     if arrays.is_empty() {
-        return Ok(text);
+        return Some(text);
     }
     text += &format!("{BEGIN}\n");
     for (name, uuids) in arrays {
@@ -115,22 +141,20 @@ fn with_block(text: &str, arrays: &[(String, Vec<Uuid>)]) -> Result<String, Stri
         text += &format!("# {name}\n");
         uuids.iter().for_each(|uuid| text += &format!("ARRAY <ignore> UUID={uuid}\n"));
     }
-    Ok(text + END + "\n")
+    Some(text + END + "\n")
 }
 
-fn without_block(text: &str) -> Result<String, String> {
+fn without_block(text: &str) -> Option<String> {
     let mut kept = Vec::new();
     let mut lines = text.lines();
     while let Some(line) = lines.next() {
         if !line.starts_with("# BEGIN stria") {
             kept.push(line);
         } else if !lines.by_ref().any(|line| line == END) {
-            return Err(format!(
-                "the line \"{END}\" is missing, which ends the block of Stria's arrays: put it where the block ends"
-            ));
+            return None;
         }
     }
-    Ok(kept.join("\n"))
+    Some(kept.join("\n"))
 }
 
 /// Lines, each with those that continue it: mdadm reads a line that begins with a blank as a part of the line before.
@@ -162,7 +186,7 @@ fn array_uuid(line: &str) -> Option<Uuid> {
 ///
 /// # Errors
 /// It cannot be read or replaced, or a person has damaged the block.
-pub fn keep_away(config: &Config) -> Result<Vec<String>, Failure> {
+pub fn keep_away(config: &Config) -> Result<Vec<String>, Told> {
     let Some(changed) = update(config)? else { return Ok(Vec::new()) };
     let mut notes = vec![format!("{} was changed, so that mdadm leaves the array alone", changed.display())];
     if changed.starts_with("/etc") {

@@ -1,6 +1,7 @@
 //! The array that a command means, found on drives.
 
 use crate::config::{Uuid, images};
+use crate::error_words::{ErrorSentence, Told};
 use crate::view::there_are;
 use std::path::{Path, PathBuf};
 use stria_block::shown;
@@ -51,12 +52,12 @@ pub fn drives(arrays: &[&Assembly]) -> Vec<PathBuf> {
 }
 
 /// The refusal after an array was created and cannot be read back.
-pub fn cannot_be_read_back(name: &str) -> String {
-    format!("array \"{name}\" was written, but cannot be read back: see `stria examine`")
+pub fn cannot_be_read_back(name: &str) -> ErrorSentence {
+    ErrorSentence::NotReadBack { array: name.to_owned() }
 }
 
 /// The one array that is meant, by name, UUID, or because there is no other.
-pub fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Failure> {
+pub fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a Assembly, Told> {
     let is_named =
         |one: &Assembly, name: &String| one.name == *name || short_name(&one.name) == name || name.parse() == Ok(Uuid(one.uuid));
     let fits =
@@ -69,16 +70,14 @@ pub fn chosen<'a>(assemblies: &'a [Assembly], names: &[String]) -> Result<&'a As
     match &found[..] {
         [one] => match one.freshest.span_of {
             None => Ok(one),
-            Some(upper) => Err(Failure::Usage(format!("\"{}\" is a span of array {}: adopt that", one.name, Uuid(upper)))),
+            Some(upper) => Err(Told::usage(ErrorSentence::IsSpan { span: one.name.clone(), array: Uuid(upper).to_string() })),
         },
-        [] if names.is_empty() => Err(Failure::Failed("no array lies on these drives: see `stria examine`".into())),
+        [] if names.is_empty() => Err(ErrorSentence::NoArrayOnDrives {}.into()),
         [] => {
             let known: Vec<String> = assemblies.iter().map(|one| list(&[one])).collect();
-            let (names, known) = (names.join(", "), there_are(&known));
-            Err(Failure::Failed(format!(
-                "no array \"{names}\" lies on these drives ({known}): name its drives if they are image files"
-            )))
+            let (array, there_are) = (names.join(", "), there_are(&known));
+            Err(ErrorSentence::NoSuchArrayOnDrives { array, there_are }.into())
         }
-        several => Err(Failure::Usage(format!("several arrays match: name one of them by its UUID: {}", list(several)))),
+        several => Err(Told::usage(ErrorSentence::SeveralMatch { list: list(several) })),
     }
 }

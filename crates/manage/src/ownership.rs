@@ -49,7 +49,7 @@ pub struct Adopted {
 ///
 /// # Errors
 /// When a file cannot be changed, or another array has the name.
-pub fn adopt(path: &Path, assemblies: &[Assembly], array: &Assembly, terms: Terms) -> Result<Adopted, Failure> {
+pub fn adopt(path: &Path, assemblies: &[Assembly], array: &Assembly, terms: Terms) -> Result<Adopted, Told> {
     let (edit, name, drives) = adoption(path, assemblies, array, terms)?;
     let mut notes = keep_away(&edit.save()?)?;
     notes.extend(take_from_linux(&drives));
@@ -60,12 +60,7 @@ pub fn adopt(path: &Path, assemblies: &[Assembly], array: &Assembly, terms: Term
 ///
 /// # Errors
 /// Those of [`adopt`].
-fn adoption(
-    path: &Path,
-    assemblies: &[Assembly],
-    array: &Assembly,
-    terms: Terms,
-) -> Result<(Edit, String, Vec<PathBuf>), Failure> {
+fn adoption(path: &Path, assemblies: &[Assembly], array: &Assembly, terms: Terms) -> Result<(Edit, String, Vec<PathBuf>), Told> {
     let uuid = Uuid(array.uuid);
     let parts = tree(assemblies, array);
     let spans = parts.iter().filter(|one| one.uuid != array.uuid).map(|one| Uuid(one.uuid)).collect();
@@ -97,10 +92,10 @@ pub fn name_of_import(config: &Config, array: &Assembly, wanted: Option<&str>) -
     }
     let (uuid, name) = (Uuid(array.uuid), wanted.unwrap_or(short_name(&array.name)));
     match config.arrays.iter().find(|other| other.name.as_deref() == Some(name) && other.uuid != uuid) {
-        Some(other) => Err(Told::from(Failure::Failed(format!(
-            "another array here is called \"{name}\" ({}): give this one ({uuid}) another name with --name, which its drives get too",
-            other.uuid
-        )))),
+        Some(other) => {
+            let (name, other, array) = (name.to_owned(), other.uuid.to_string(), uuid.to_string());
+            Err(ErrorSentence::NameOfAnother { name, other, array }.into())
+        }
         None => Ok(name.to_owned()),
     }
 }
@@ -126,7 +121,7 @@ pub fn import(path: &Path, assemblies: &[Assembly], array: &Assembly, name: &str
     };
     let adopted = adopt(path, assemblies, array, terms);
     let mut adopted = match &renamed {
-        Some(renamed) => adopted.map_err(|failure| after(&renamed.words(name), failure))?,
+        Some(renamed) => adopted.map_err(|failure| after(&renamed.words(name), failure.into()))?,
         None => adopted?,
     };
     adopted.notes.splice(0..0, renamed.map(|renamed| renamed.words(name)));
@@ -202,7 +197,7 @@ pub fn rename(path: &Path, assemblies: &[Assembly], array: &Assembly, new: &str)
     let renamed = Renamed { old: short_name(&array.name).to_owned(), drive_count, is_known, absent, uuid };
     if let Some(edit) = edit {
         let followed = edit.save().and_then(|config| keep_away(&config));
-        followed.map_err(|failure| after(&renamed.words(new), failure))?;
+        followed.map_err(|failure| after(&renamed.words(new), failure.into()))?;
     }
     Ok(renamed)
 }
@@ -250,7 +245,7 @@ pub fn change(assemblies: &[Assembly], array: &Assembly, request: &SettingsReque
 ///
 /// # Errors
 /// When the file cannot be changed.
-pub fn keep(path: &Path, uuid: Uuid, request: &SettingsRequest) -> Result<bool, Failure> {
+pub fn keep(path: &Path, uuid: Uuid, request: &SettingsRequest) -> Result<bool, Told> {
     let Some((mut edit, known)) = edit_of(path, uuid)? else { return Ok(false) };
     edit.put(&Array {
         write: request.write.unwrap_or(known.write),
@@ -263,18 +258,19 @@ pub fn keep(path: &Path, uuid: Uuid, request: &SettingsRequest) -> Result<bool, 
 }
 
 /// The failure after settings were changed (`done`) and the configuration could not keep those that it has to.
-pub fn not_stored(done: &[String], failure: Failure) -> Failure {
+pub fn not_stored(done: &[String], failure: Told) -> Told {
     match done {
         [] => failure,
         done => Failure::Failed(format!(
             "{}; the next start has the old setting, as this one was not stored: {failure}",
             done.join("; ")
-        )),
+        ))
+        .into(),
     }
 }
 
 /// The locked configuration, and what it says of the array. `None`: it does not name the array.
-fn edit_of(path: &Path, uuid: Uuid) -> Result<Option<(Edit, Array)>, Failure> {
+fn edit_of(path: &Path, uuid: Uuid) -> Result<Option<(Edit, Array)>, Told> {
     let find = |config: &Config| config.arrays.iter().find(|known| known.uuid == uuid).cloned();
     // A machine without a configuration needs no lock, whose folder would be made.
     if find(&Config::read(path)?).is_none() {

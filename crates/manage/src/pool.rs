@@ -2,7 +2,7 @@
 
 use crate::config::edit::Edit;
 use crate::drive_name::{are_one, refuse_twins};
-use crate::error_words::{ErrorSentence, Words};
+use crate::error_words::{ErrorSentence, Told, Words};
 use crate::keeper::{PoolState, enclosure_of, look_at_pool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -41,7 +41,7 @@ pub fn drive(path: &Path, state: &PoolState) -> PoolDrive {
     let Words { text, said } = match state {
         PoolState::Free(..) => ErrorSentence::PoolDriveFree {}.into(),
         PoolState::Taken(array) => ErrorSentence::PoolDriveTaken { array: array.clone() }.into(),
-        PoolState::Unfit(why) => why.as_str().into(),
+        PoolState::Unfit(why) => why.clone(),
     };
     PoolDrive { path: path.to_owned(), free: size_bytes.is_some(), state: text, said, size_bytes, enclosure: enclosure_of(path) }
 }
@@ -103,13 +103,11 @@ pub fn add(
     drives: &[PathBuf],
     confirmed: Option<&[String]>,
     consent: impl Fn(&str) -> Result<(), Failure>,
-) -> Result<Changed, Failure> {
+) -> Result<Changed, Told> {
     refuse_twins(drives)?;
     if let Some((drive, map)) = drives.iter().find_map(|drive| Some((drive.display(), multipath_of(drive)?))) {
-        let map = map.display();
-        return Err(Failure::Failed(format!(
-            "{drive} is one of several paths to a drive: name {map} instead, which is all of them"
-        )));
+        let (drive, other) = (drive.to_string(), map.display().to_string());
+        return Err(ErrorSentence::OnePathOfSeveral { drive, other }.into());
     }
     let drives: Vec<PathBuf> = drives.iter().map(|drive| lasting(drive)).collect();
     // Before the look whose findings are told: a drive that changes after this is not wiped.
@@ -121,7 +119,7 @@ pub fn add(
         let carries = match state {
             PoolState::Free(..) => continue,
             PoolState::Taken(array) => format!("{shown} is a member of array \"{array}\""),
-            PoolState::Unfit(why) if !drive.exists() => return Err(Failure::Failed(format!("{shown}: {why}"))),
+            PoolState::Unfit(why) if !drive.exists() => return Err(Failure::Failed(format!("{shown}: {why}")).into()),
             PoolState::Unfit(why) => format!("{shown}: {why}"),
         };
         consent(&format!("A spare of the pool must be blank. {carries}. Wipe it?"))?;
@@ -147,12 +145,12 @@ pub fn add(
 ///
 /// # Errors
 /// When one is not in the pool, or the configuration cannot be changed.
-pub fn remove(path: &Path, drives: &[PathBuf]) -> Result<Changed, Failure> {
+pub fn remove(path: &Path, drives: &[PathBuf]) -> Result<Changed, Told> {
     let mut edit = Edit::open(path)?;
     let mut pool = edit.before().spares.drives.clone();
     for drive in drives {
         let Some(index) = pool.iter().position(|known| are_one(known, drive)) else {
-            return Err(not_in_pool(drive));
+            return Err(not_in_pool(drive).into());
         };
         pool.remove(index);
     }
@@ -162,8 +160,8 @@ pub fn remove(path: &Path, drives: &[PathBuf]) -> Result<Changed, Failure> {
 }
 
 /// The refusal to take out a drive that is not in the pool.
-pub fn not_in_pool(drive: &Path) -> Failure {
-    Failure::Failed(format!("{} is not in the pool of spares: `stria spare list` shows it", drive.display()))
+pub fn not_in_pool(drive: &Path) -> ErrorSentence {
+    ErrorSentence::NotInPool { drive: drive.display().to_string() }
 }
 
 #[cfg(test)]

@@ -71,7 +71,7 @@ pub fn destroy(command: &cli::Destroy, json: bool) -> Result<(), Failure> {
     let mut notes = kept.iter().map(|note| format!("; {note}")).collect::<String>();
     if let Some(edit) = edit {
         let followed = edit.save().and_then(|config| keep_away(&config));
-        followed.map_err(|failure| ownership::after(&format!("array \"{name}\" is destroyed"), failure))?;
+        followed.map_err(|failure| ownership::after(&format!("array \"{name}\" is destroyed"), failure.into()))?;
         notes.push_str(&format!("; {}", notify_daemon(socket)));
     }
     let words = || format!("array \"{name}\" is destroyed; {}{notes}", wipe::destroyed(list.len(), &kept));

@@ -5,6 +5,7 @@
 
 use super::{Array, Block, Config, Uuid};
 use crate::atomic_file::replace;
+use crate::error_words::{ErrorSentence, Told};
 use crate::settings::WriteMode;
 use crate::ublk::UblkCopy;
 use rustix::fs::{Mode, OFlags};
@@ -37,11 +38,11 @@ impl Replacement {
     ///
     /// # Errors
     /// When its folder cannot be made or written, or another process does not end its change.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
+    pub fn open(path: &Path) -> Result<Self, Told> {
         Self::open_within(path, PATIENCE)
     }
 
-    pub(super) fn open_within(path: &Path, patience: Duration) -> Result<Self, Failure> {
+    pub(super) fn open_within(path: &Path, patience: Duration) -> Result<Self, Told> {
         // The file may be a link into a repository: its target is changed.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("/"));
@@ -70,13 +71,17 @@ impl Replacement {
     ///
     /// # Errors
     /// When it cannot be written; then nothing has changed.
-    pub fn write(self, text: &str) -> Result<(), Failure> {
-        replace(&self.path, text)
+    pub fn write(self, text: &str) -> Result<(), Told> {
+        Ok(replace(&self.path, text)?)
     }
 }
 
-fn cannot_change(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    Failure::Failed(format!("{} cannot be changed: {error}", path.display()))
+fn cannot_change(path: &Path, error: &dyn std::fmt::Display) -> Told {
+    ErrorSentence::ConfigUnchangeable { file: path.display().to_string(), reason: error.to_string() }.into()
+}
+
+fn in_words(text: String) -> Told {
+    Failure::Failed(text).into()
 }
 
 /// The configuration while a command changes it.
@@ -91,7 +96,7 @@ impl Edit {
     ///
     /// # Errors
     /// When it is invalid or cannot be read.
-    pub fn open(path: &Path) -> Result<Self, Failure> {
+    pub fn open(path: &Path) -> Result<Self, Told> {
         let file = Replacement::open(path)?;
         let path = &file.path;
         let before = Config::read(path)?;
@@ -109,17 +114,15 @@ impl Edit {
         &self.before
     }
 
-    fn arrays(&mut self) -> Result<&mut ArrayOfTables, Failure> {
+    fn arrays(&mut self) -> Result<&mut ArrayOfTables, Told> {
         let path = self.file.path.display().to_string();
         let arrays = self.document.entry("array").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
         arrays.as_array_of_tables_mut().ok_or_else(|| {
-            Failure::Failed(format!(
-                "{path} has its arrays in one line: write each as a part [[array]], then commands can change them"
-            ))
+            in_words(format!("{path} has its arrays in one line: write each as a part [[array]], then commands can change them"))
         })
     }
 
-    fn index_of(&mut self, uuid: Uuid) -> Result<Option<usize>, Failure> {
+    fn index_of(&mut self, uuid: Uuid) -> Result<Option<usize>, Told> {
         let is_it = |table: &Table| table.get("uuid").and_then(Item::as_str).and_then(|text| text.parse().ok()) == Some(uuid);
         Ok(self.arrays()?.iter().position(is_it))
     }
@@ -128,7 +131,7 @@ impl Edit {
     ///
     /// # Errors
     /// When the file is written in a way that commands cannot change.
-    pub fn put(&mut self, array: &Array) -> Result<(), Failure> {
+    pub fn put(&mut self, array: &Array) -> Result<(), Told> {
         let mut table = Table::new();
         if let Some(index) = self.index_of(array.uuid)? {
             let old = self.arrays()?.get_mut(index).expect("it was just found");
@@ -159,7 +162,7 @@ impl Edit {
     ///
     /// # Errors
     /// When the file is written in a way that commands cannot change.
-    pub fn search<'a>(&mut self, files: impl Iterator<Item = &'a PathBuf>) -> Result<bool, Failure> {
+    pub fn search<'a>(&mut self, files: impl Iterator<Item = &'a PathBuf>) -> Result<bool, Told> {
         let known = self.before.daemon.search.clone();
         let is_known = |file: &PathBuf| known.iter().any(|path| file == path || file.parent() == Some(path));
         let mut new: Vec<String> = files.filter(|file| !is_known(file)).map(|file| file.display().to_string()).collect();
@@ -172,9 +175,7 @@ impl Edit {
         let daemon = self.document.entry("daemon").or_insert_with(|| Item::Table(Table::new()));
         let search = daemon.as_table_mut().map(|daemon| daemon.entry("search").or_insert_with(|| value(toml_edit::Array::new())));
         let Some(search) = search.and_then(Item::as_array_mut) else {
-            return Err(Failure::Failed(format!(
-                "{path}: write [daemon] as a part of its own, then commands can add to `search`"
-            )));
+            return Err(in_words(format!("{path}: write [daemon] as a part of its own, then commands can add to `search`")));
         };
         search.extend(new);
         Ok(true)
@@ -184,11 +185,11 @@ impl Edit {
     ///
     /// # Errors
     /// When the file is written in a way that commands cannot change.
-    pub fn spares(&mut self, drives: &[PathBuf]) -> Result<(), Failure> {
+    pub fn spares(&mut self, drives: &[PathBuf]) -> Result<(), Told> {
         let path = self.file.path.display().to_string();
         let part = self.document.entry("spares").or_insert_with(|| Item::Table(Table::new()));
         let Some(part) = part.as_table_mut() else {
-            return Err(Failure::Failed(format!("{path}: write [spares] as a part of its own, then commands can change it")));
+            return Err(in_words(format!("{path}: write [spares] as a part of its own, then commands can change it")));
         };
         let list: toml_edit::Array = drives.iter().map(|drive| drive.display().to_string()).collect();
         part.insert("drives", value(list));
@@ -199,11 +200,11 @@ impl Edit {
     ///
     /// # Errors
     /// When the file is written in a way that commands cannot change.
-    pub fn routine(&mut self, keys: &[(&str, &str)], scrubs: &BTreeMap<String, String>) -> Result<(), Failure> {
+    pub fn routine(&mut self, keys: &[(&str, &str)], scrubs: &BTreeMap<String, String>) -> Result<(), Told> {
         let path = self.file.path.display().to_string();
         let part = self.document.entry("routine").or_insert_with(|| Item::Table(Table::new()));
         let Some(part) = part.as_table_mut() else {
-            return Err(Failure::Failed(format!("{path}: write [routine] as a part of its own, then commands can change it")));
+            return Err(in_words(format!("{path}: write [routine] as a part of its own, then commands can change it")));
         };
         let put = |table: &mut Table, key: &str, text: &str| match text {
             "" => drop(table.remove(key)),
@@ -215,9 +216,7 @@ impl Edit {
         }
         let single = part.entry("scrubs").or_insert_with(|| Item::Table(Table::new()));
         let Some(single) = single.as_table_mut() else {
-            return Err(Failure::Failed(format!(
-                "{path}: write [routine.scrubs] as a part of its own, then commands can change it"
-            )));
+            return Err(in_words(format!("{path}: write [routine.scrubs] as a part of its own, then commands can change it")));
         };
         let gone: Vec<String> = single.iter().map(|(key, _)| key.to_owned()).filter(|key| !scrubs.contains_key(key)).collect();
         for key in gone {
@@ -236,10 +235,9 @@ impl Edit {
     ///
     /// # Errors
     /// When the file is written in a way that commands cannot change.
-    pub fn alarms(&mut self, mail: &[String], webhook: &str) -> Result<(), Failure> {
+    pub fn alarms(&mut self, mail: &[String], webhook: &str) -> Result<(), Told> {
         let path = self.file.path.display().to_string();
-        let apart =
-            |name: &str| Failure::Failed(format!("{path}: write [{name}] as a part of its own, then commands can change it"));
+        let apart = |name: &str| in_words(format!("{path}: write [{name}] as a part of its own, then commands can change it"));
         let part = self.document.entry("alarms").or_insert_with(|| Item::Table(Table::new()));
         let part = part.as_table_like_mut().ok_or_else(|| apart("alarms"))?;
         match webhook {
@@ -275,7 +273,7 @@ impl Edit {
     ///
     /// # Errors
     /// The errors of [`Edit::put`].
-    pub fn remove(&mut self, uuid: Uuid) -> Result<bool, Failure> {
+    pub fn remove(&mut self, uuid: Uuid) -> Result<bool, Told> {
         let Some(index) = self.index_of(uuid)? else { return Ok(false) };
         let prefix = |table: &Table| table.decor().prefix().and_then(|text| text.as_str()).unwrap_or_default().to_owned();
         let table = self.arrays()?.get(index).expect("it was just found");
@@ -304,9 +302,10 @@ impl Edit {
     ///
     /// # Errors
     /// When it would be invalid.
-    pub fn check(&self) -> Result<Config, Failure> {
+    pub fn check(&self) -> Result<Config, Told> {
         Config::parse(&self.document.to_string()).map_err(|error| {
-            Failure::Failed(format!("{} was not changed, as it would be invalid{error}", self.file.path.display()))
+            let (file, fault) = (self.file.path.display().to_string(), error.to_string());
+            ErrorSentence::ConfigWouldBeInvalid { file, fault }.into()
         })
     }
 
@@ -314,18 +313,21 @@ impl Edit {
     ///
     /// # Errors
     /// Its folder cannot be written.
-    pub fn refuse_unwritable(&self) -> Result<(), Failure> {
+    pub fn refuse_unwritable(&self) -> Result<(), Told> {
         let path = &self.file.path;
         let folder = path.parent().unwrap_or(path);
         let access = rustix::fs::access(folder, rustix::fs::Access::WRITE_OK);
-        access.map_err(|error| Failure::Failed(format!("{} cannot be written ({error}): nothing was done", folder.display())))
+        access.map_err(|error| {
+            let (folder, reason) = (folder.display().to_string(), error.to_string());
+            ErrorSentence::ConfigFolderUnwritable { folder, reason }.into()
+        })
     }
 
     /// Checks and writes the file. Returns the new configuration.
     ///
     /// # Errors
     /// When it would be invalid, or cannot be written; then nothing has changed.
-    pub fn save(self) -> Result<Config, Failure> {
+    pub fn save(self) -> Result<Config, Told> {
         let config = self.check()?;
         let text = self.document.to_string();
         self.file.write(&text)?;

@@ -7,7 +7,7 @@
 use super::mark::Mark;
 use crate::api::{AddRequest, ArrayView, HealthView, MemberView};
 use crate::config::{Likeness, Spares};
-use crate::error_words::{ErrorSentence, Words};
+use crate::error_words::{Cause, ErrorSentence, Words};
 use crate::event_words::{Ends, EventSentence, ServiceSentence};
 use crate::service::Service;
 use crate::view;
@@ -31,7 +31,7 @@ pub enum PoolState {
     /// It is a member of this array, by name.
     Taken(String),
     /// It cannot be a spare, for this reason.
-    Unfit(String),
+    Unfit(Words),
 }
 
 /// Looks at the drives of the pool.
@@ -54,18 +54,26 @@ pub fn look_at_those(pool: &[PathBuf], is_silent: impl Fn(&Path) -> bool) -> (Ve
             Err(HostError::Drive(DriveError::Missing { .. })) => PoolState::Unfit("it is not here".into()),
             Err(error) => {
                 silent.extend(error.silent_drive().map(Path::to_owned));
-                PoolState::Unfit(error.to_string())
+                PoolState::Unfit(error.into())
             }
             Ok(examined) => match (&examined.candidate.found, examined.candidate.carries.first()) {
                 (Ok(member), _) => PoolState::Taken(member.superblock.name()),
-                (Err(_), Some(what)) => PoolState::Unfit(format!("it carries {what}: `stria wipe` makes it blank")),
+                (Err(_), Some(what)) => PoolState::Unfit(format!("it carries {what}: `stria wipe` makes it blank").into()),
                 (Err(SuperblockError::Absent), None) => PoolState::Free(Box::new(examined.info.clone()), examined.mark()),
-                (Err(error), None) => PoolState::Unfit(error.to_string()),
+                (Err(error), None) => PoolState::Unfit(error.to_string().into()),
             },
         }
     };
     let states = pool.iter().zip(&real).map(|(path, real)| (path.clone(), state(real))).collect();
     (states, silent)
+}
+
+/// The reason why a drive does not suit.
+fn of_drive(drive: String, why: Words) -> Words {
+    match why.parts() {
+        (reason, Cause(None)) => format!("{drive}: {reason}").into(),
+        (reason, cause) => ErrorSentence::MemberUnusable { drive, reason, cause }.into(),
+    }
 }
 
 /// The enclosure that a drive sits in, where the machine says so (SES).
@@ -194,7 +202,7 @@ fn suitable(need: &Need, pool: &[(PathBuf, PoolState)], policy: &Spares) -> Resu
             match state {
                 PoolState::Free(..) => {}
                 PoolState::Taken(array) => reasons.push(ErrorSentence::InArray { drive, array: array.clone() }.into()),
-                PoolState::Unfit(why) => reasons.push(format!("{drive}: {why}").into()),
+                PoolState::Unfit(why) => reasons.push(of_drive(drive, why.clone())),
             }
             continue;
         };

@@ -5,10 +5,9 @@ use super::machine::Machine;
 use super::types::Message;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::edit::Edit;
-use crate::error_words::ErrorSentence;
+use crate::error_words::{ErrorSentence, Told};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use stria_terminal::Failure;
 
 /// The channels that need one line each. Others, and what a mail server asks for, stand in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -32,8 +31,8 @@ impl AlarmSettings {
     }
 }
 
-fn failed(failure: Failure) -> ApiError {
-    ApiError::new(ApiErrorKind::Failed, failure.to_string())
+fn failed(failure: impl Into<Told>) -> ApiError {
+    ApiError::new(ApiErrorKind::Failed, *failure.into().words)
 }
 
 /// The channels of the configuration.
@@ -57,7 +56,7 @@ pub fn set(machine: &Machine, wanted: &AlarmSettings) -> Result<Message, ApiErro
         return Err(ApiError::new(ApiErrorKind::PlanChanged, ErrorSentence::ChannelsChanged {}));
     }
     edit.alarms(&wanted.mail, &wanted.webhook).map_err(failed)?;
-    edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, failure.to_string()))?;
+    edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, *failure.words))?;
     edit.save().map_err(failed)?;
     Ok(machine.keeper.reload()?.into())
 }

@@ -13,7 +13,7 @@ use crate::atomic_file::replace;
 use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
-use crate::error_words::{ErrorSentence, Told, Words};
+use crate::error_words::{ErrorSentence, Told};
 use crate::event_words::{Ends, EventSentence, ServiceSentence, told};
 use crate::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::meant::{self, cannot_be_read_back, chosen, look};
@@ -618,7 +618,7 @@ fn create(machine: &Machine, create: &CreateAction, marks: &[String]) -> Result<
     let uuid = stria_host::create(&spec(create, Overwrite::Confirmed(marks.to_vec()))?)?;
     let (assemblies, _) = look(&paths, &machine.config_path).map_err(failed)?;
     let made = assemblies.iter().find(|one| one.uuid == uuid);
-    let made = made.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, Words::told(cannot_be_read_back(&create.name))))?;
+    let made = made.ok_or_else(|| ApiError::new(ApiErrorKind::Failed, cannot_be_read_back(&create.name)))?;
     let is_made = || format!("array \"{}\" is made on its drives ({})", create.name, Uuid(uuid));
     let notes =
         adopt(machine, &assemblies, made, Some(create.name.clone()), create.ublk).map_err(|error| after(&is_made(), error))?;
@@ -650,7 +650,7 @@ fn start(machine: &Machine, adopted: Adopted) -> Result<String, ApiError> {
 /// The error of a later step of a job whose first steps have written to drives. `done`: what they did.
 fn after(done: &str, error: ApiError) -> ApiError {
     let kind = error.kind;
-    ApiError::new(kind, Words::told(ownership::after(done, Failure::Failed(error.message)).to_string()))
+    ApiError::new(kind, ownership::after(done, Failure::Failed(error.message)).to_string())
 }
 
 /// Changes settings of an array, served or not, and keeps them.

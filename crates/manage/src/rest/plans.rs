@@ -385,7 +385,7 @@ fn plan_wipe(machine: &Machine, action: &Action, drives: &[PathBuf], means: Wipe
 
 fn plan_adopt(machine: &Machine, action: &Action, array: &str) -> Result<Based, ApiError> {
     let (assemblies, _) = machine.assemblies()?;
-    let found = chosen(&assemblies, &[array.to_owned()]).map_err(|failure| refused(Words::told(failure.to_string())))?;
+    let found = chosen(&assemblies, &[array.to_owned()]).map_err(|told| refused(*told.words))?;
     let name = short_name(&found.name);
     let mut draft = Draft::new(action, Role::Admin, Say::AdoptArray { array: name.to_owned() });
     draft.basis = format!("{:?} {:?}", found.uuid, members(found));
@@ -554,7 +554,7 @@ fn doubtful_sectors(view: &ArrayView) -> u64 {
 fn plan_spare_remove(machine: &Machine, action: &Action, drives: &[PathBuf]) -> Result<Based, ApiError> {
     let pool = machine.config()?.spares.drives;
     if let Some(drive) = drives.iter().find(|drive| !pool.iter().any(|known| are_one(known, drive))) {
-        return Err(refused(Words::told(pool::not_in_pool(drive).to_string())));
+        return Err(refused(pool::not_in_pool(drive)));
     }
     let mut draft = Draft::new(action, Role::Operate, Say::LeavePool { drives: names(drives) });
     draft.basis = format!("{pool:?}");
@@ -787,8 +787,7 @@ fn plan_import(
     read_only: bool,
 ) -> Result<Based, ApiError> {
     let (config, (assemblies, _)) = (machine.config()?, machine.assemblies()?);
-    let refuse = |failure: stria_terminal::Failure| refused(Words::told(failure.to_string()));
-    let found = chosen(&assemblies, &[array.to_owned()]).map_err(refuse)?;
+    let found = chosen(&assemblies, &[array.to_owned()]).map_err(|told| refused(*told.words))?;
     if config.owner(Uuid(found.uuid), None).is_some() {
         return Err(refused(ErrorSentence::BelongsAlready { array: short_name(&found.name).to_owned() }));
     }
@@ -953,7 +952,14 @@ fn candidate(machine: &Machine, entry: &ArrayEntry, view: &ArrayView, drive: &Pa
     }
     // A failed member may come back: it is looked at as any other drive.
     let page = drives::pages(vec![drive.to_owned()], &[], &[], &[]).remove(0);
-    page.error.clone().map_or(Ok(page), |error| Err(refused(Words::told(error))))
+    refuse_unread(&page)?;
+    Ok(page)
+}
+
+/// Refuses a drive that cannot be read.
+fn refuse_unread(page: &DrivePage) -> Result<(), ApiError> {
+    let words = page.error.clone().map(|text| Words { text, said: page.error_said.clone() });
+    words.map_or(Ok(()), |words| Err(refused(words)))
 }
 
 /// The pages of drives that a user has named. Only drives that the daemon lists may be written to: its power must not reach other
@@ -971,9 +977,7 @@ fn chosen_drives(machine: &Machine, paths: &[PathBuf]) -> Result<Vec<DrivePage>,
     let pages: Vec<DrivePage> =
         paths.iter().filter_map(|path| pages.iter().find(|page| page.path == path.display().to_string())).cloned().collect();
     for page in &pages {
-        if let Some(error) = &page.error {
-            return Err(refused(Words::told(error.clone())));
-        }
+        refuse_unread(page)?;
         if let Some(user) = page.users.first() {
             return Err(refused(ErrorSentence::DriveInUse { drive: page.path.clone(), user: user.clone() }));
         }

@@ -5,11 +5,10 @@ use super::machine::Machine;
 use super::types::Message;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{RoutineConfig, edit::Edit};
-use crate::error_words::ErrorSentence;
+use crate::error_words::{ErrorSentence, Told};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use stria_terminal::Failure;
 
 /// When routine work is done. Schedules are written as systemd writes them (`weekly`, `Sun *-*-1..7 01:00`), or are `never`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -39,8 +38,8 @@ impl RoutineSettings {
     }
 }
 
-fn failed(failure: Failure) -> ApiError {
-    ApiError::new(ApiErrorKind::Failed, failure.to_string())
+fn failed(failure: impl Into<Told>) -> ApiError {
+    ApiError::new(ApiErrorKind::Failed, *failure.into().words)
 }
 
 /// The schedules of the configuration.
@@ -84,7 +83,7 @@ pub fn set(machine: &Machine, wanted: &RoutineSettings) -> Result<Message, ApiEr
     ];
     let keys: Vec<(&str, &str)> = keys.iter().map(|(key, text)| (*key, text.as_str())).collect();
     edit.routine(&keys, &wanted.scrubs).map_err(failed)?;
-    edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, failure.to_string()))?;
+    edit.check().map_err(|failure| ApiError::new(ApiErrorKind::Invalid, *failure.words))?;
     edit.save().map_err(failed)?;
     Ok(machine.keeper.reload()?.into())
 }
