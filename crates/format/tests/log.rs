@@ -270,7 +270,7 @@ fn a_log_that_cannot_be_read_takes_no_other_along() {
         let records: Vec<_> = start.config.replay.iter().map(|record| (record.stripe, record.number)).collect();
         assert_eq!((&records[..], &start.config.lost_logs[..]), (left, &[MemberId(0)][..]), "sector {sector}");
         assert_eq!(start.config.synced, Synced::up_to(0), "what no log names is resynced");
-        assert!(start.warnings[0].contains("the write log of drive0 cannot be read"), "{:?}", start.warnings);
+        assert!(start.warnings[0].to_string().contains("the write log of drive0 cannot be read"), "{:?}", start.warnings);
         let sentence = refused(&without(&drives, &[1]), &Options::default());
         assert!(sentence.contains("not stopped cleanly"), "{sentence}");
         // After a superblock update records may have been replayed, so it stays lost for a start that can read it.
@@ -482,7 +482,9 @@ fn a_log_that_asks_for_more_than_any_run_leaves_is_refused_unless_forced() {
             (Some(excess), Err(error)) => {
                 assert!(error.reason.to_string().contains(excess) && error.reason.to_string().contains("--force"), "{error}");
                 let start = outcome(true).expect("it starts when asked to");
-                assert!(start.config.replay.is_empty() && start.warnings.iter().any(|warning| warning.contains(excess)));
+                assert!(
+                    start.config.replay.is_empty() && start.warnings.iter().any(|warning| warning.to_string().contains(excess))
+                );
                 assert_eq!(start.config.synced, Synced::up_to(0), "parity is made consistent");
             }
             (excess, outcome) => panic!("{excess:?}: {:?}", outcome.map(|start| start.config.replay.len())),

@@ -314,7 +314,7 @@ fn stale_members_are_taken_with_force_only_and_only_as_many_as_needed() {
     assert!(sentence.ends_with("start with drive2 as it is by --force, which loses what was written without it"), "{sentence}");
     let start = started(&drives, &forced());
     assert_eq!(holders(&start).iter().flatten().count(), 3, "one is enough");
-    assert!(start.warnings[0].contains("data that was written meanwhile is lost"));
+    assert!(start.warnings[0].to_string().contains("data that was written meanwhile is lost"));
 }
 
 /// R57: one superblock write to a member that must stay fails, and later the power is cut within the next update, wherever.
@@ -386,7 +386,7 @@ fn force_takes_members_that_kept_their_slots_before_those_that_were_dropped() {
                 format!("start with drive{kept} as it is by --force, which tears writes that were in flight, and loses none");
             assert!(sentence.contains(&remedy), "{sentence}");
             let start = started(&drives, &forced());
-            assert!(start.warnings[0].contains("it kept its slot"), "{:?}", start.warnings);
+            assert!(start.warnings[0].to_string().contains("it kept its slot"), "{:?}", start.warnings);
             let holders = holders(&start);
             assert_eq!((holders[dropped], holders[kept]), (None, Some(kept)), "{holders:?}");
         }

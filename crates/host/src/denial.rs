@@ -72,6 +72,18 @@ pub enum Denial {
         /// Why, in words.
         reason: String,
     },
+    /// A spare of one span was to replace a member of another.
+    #[error("{spare} is a spare of \"{other}\", and {old} a member of \"{span}\": replace it by another drive")]
+    SpareOfAnotherSpan {
+        /// The spare.
+        spare: String,
+        /// Its span.
+        other: String,
+        /// The member.
+        old: String,
+        /// The member's span.
+        span: String,
+    },
     /// The drives carry no array.
     #[error("no array lies on these drives: see `stria examine`")]
     NoArray,
@@ -90,6 +102,7 @@ impl Denial {
             | Self::SpanUnwritable { .. }
             | Self::SpansHoldAnother
             | Self::CannotBeChanged { .. }
+            | Self::SpareOfAnotherSpan { .. }
             | Self::NoArray => false,
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::checked::ReadyDrive;
 use crate::clock::unix_seconds_at_zero;
+use crate::denial::Denial;
 use crate::hosted_drive::HostedDrive;
 use crate::merger::{EventMerger, Hush};
 use crate::newcomer::{FoundDrive, JoinByPath, PreparedDrive};
@@ -411,10 +412,8 @@ impl HostedArray {
         let ((index, member), (other, spare_member)) = (self.place_of(old)?, self.place_of(spare)?);
         let (old, spare) = (old.display(), spare.display());
         if index != other {
-            let [holder, other] = [index, other].map(|index| self.array(index).name());
-            return Err(HostError::Refused(format!(
-                "{spare} is a spare of \"{other}\", and {old} a member of \"{holder}\": replace it by another drive"
-            )));
+            let [span, other] = [index, other].map(|index| self.array(index).name().to_owned());
+            return Err(Denial::SpareOfAnotherSpan { spare: spare.to_string(), other, old: old.to_string(), span }.into());
         }
         Ok((index, member, spare_member, format!("{spare} is being rebuilt to replace {old}")))
     }

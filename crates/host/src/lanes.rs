@@ -8,6 +8,7 @@ use crate::hosted::EventSender;
 use crate::merger::EventMerger;
 use crate::newcomer::{JoinByPath, PreparedDrive};
 use crate::open::open_on_coordinator;
+use crate::warning::OpenWarning;
 use crate::{ArrayReport, HostError, HostedArray, HostedDrive, MemberReport, Notice, OpenOptions, OpenedDrive};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -87,7 +88,7 @@ impl ArrayLanes {
         options: OpenOptions,
         lanes: Vec<Lane>,
         notices: Sender<Notice>,
-    ) -> Result<(Self, Vec<String>), HostError> {
+    ) -> Result<(Self, Vec<OpenWarning>), HostError> {
         let (panic_group, lanes_wanted) = (PanicGroup::default(), lanes.len());
         let mut to_start = lanes.into_iter().map(|lane| lane.bound_by(&panic_group));
         let coordinator = to_start.next().expect("an array runs on a lane");

@@ -27,6 +27,7 @@ mod open;
 mod report;
 mod rework;
 mod sync_io;
+mod warning;
 mod words;
 
 pub use beneath::{beneath, holds_clients_data};
@@ -46,4 +47,5 @@ pub use report::{ArrayReport, DriveReport, MemberReport};
 pub use rework::{change, destroy, rename, rename_spans, wipe_drives, wipe_drives_and};
 pub use stria_tree::{Carried, JoinError, Unfilled};
 pub use sync_io::SyncIo;
+pub use warning::OpenWarning;
 pub use words::{HostSentence, Sweep, WrongDrive, WrongDrives, bare_reason};

@@ -12,12 +12,13 @@ use crate::checked::{ArrayPlan, ReadyDrive, prepare_drive};
 use crate::examine::{allocate, refuse_same, refuse_twins};
 use crate::firmware::{FirmwareRaid, as_members};
 use crate::lacking::start_warnings;
+use crate::warning::OpenWarning;
 use crate::{HostError, HostedArray};
 use std::path::PathBuf;
 use stria_array::{MemberId, WritePolicy};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
 use stria_format::md::Candidate;
-use stria_format::md::assemble::{Assembly, Stranger};
+use stria_format::md::assemble::{Assembly, Start, Stranger};
 use stria_tree::{Nested, PlannedMember, Provider, nest, plan_known, plan_new};
 
 /// The way in which arrays are opened.
@@ -132,7 +133,7 @@ fn find_on(drives: Vec<(SyncDrive, Candidate)>, options: OpenOptions) -> Result<
 ///
 /// # Errors
 /// There is no array or more than one, or it cannot start, with the reason.
-pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedArray, Vec<String>), HostError> {
+pub fn open(paths: &[PathBuf], ring: &Ring, options: OpenOptions) -> Result<(HostedArray, Vec<OpenWarning>), HostError> {
     let (array, _, warnings) = open_on_coordinator(paths, ring, options, 1)?;
     if !options.read_only {
         array.activate();
@@ -150,7 +151,7 @@ pub(crate) fn open_on_coordinator(
     ring: &Ring,
     options: OpenOptions,
     lanes_wanted: usize,
-) -> Result<(HostedArray, ArrayPlan, Vec<String>), HostError> {
+) -> Result<(HostedArray, ArrayPlan, Vec<OpenWarning>), HostError> {
     let (plan, mut warnings) = look_and_mark(paths, options)?;
     if !options.read_only {
         plan.drives().into_iter().try_for_each(ReadyDrive::begin)?;
@@ -158,8 +159,7 @@ pub(crate) fn open_on_coordinator(
     let count = lanes_wanted.min(plan.lanes_max());
     let plan = plan.on_lanes(count);
     let (array, told) = HostedArray::bind(&plan, ring, 0);
-    warnings.extend(told);
-    warnings.extend(make_room(&plan, options));
+    warnings.extend(told.into_iter().chain(make_room(&plan, options)).map(OpenWarning::Told));
     Ok((array, plan, warnings))
 }
 
@@ -184,7 +184,7 @@ fn make_room(plan: &ArrayPlan, options: OpenOptions) -> Vec<String> {
     told
 }
 
-fn look_and_mark(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<String>), HostError> {
+fn look_and_mark(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<OpenWarning>), HostError> {
     let (plan, warnings) = look(paths, options)?;
     if options.read_only || !crate::marks::is_ours_without_marks(&plan) {
         return Ok((plan, warnings));
@@ -193,11 +193,11 @@ fn look_and_mark(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, 
     let told = crate::marks::write(&plan)?;
     drop(plan);
     let (plan, mut warnings) = look(paths, options)?;
-    warnings.push(told);
+    warnings.push(told.into());
     Ok((plan, warnings))
 }
 
-fn look(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<String>), HostError> {
+fn look(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<OpenWarning>), HostError> {
     let access = if options.read_only { Access::ReadOnly } else { Access::Exclusive };
     let drives = open_each(paths, access, options.io).into_iter().collect::<Result<Vec<_>, _>>()?;
     refuse_twins(drives.iter().map(|(drive, _)| drive.info()))?;
@@ -226,9 +226,13 @@ fn look(paths: &[PathBuf], options: OpenOptions) -> Result<(ArrayPlan, Vec<Strin
         )));
     }
     let warnings = assemblies.iter().filter_map(|assembly| assembly.outcome.as_ref().ok());
-    let warnings = warnings.flat_map(|start| start.warnings.iter().cloned().chain(start_warnings(&start.config)));
+    let of_start = |start: &Start| {
+        let accepted = start.warnings.iter().cloned().map(OpenWarning::Start);
+        accepted.chain(start_warnings(&start.config).into_iter().map(OpenWarning::Told)).collect::<Vec<_>>()
+    };
+    let warnings = warnings.flat_map(of_start);
     let plan = arrays.remove(0);
-    let warnings = warnings.chain(lacks_checksums(&plan)).collect();
+    let warnings = warnings.chain(lacks_checksums(&plan).into_iter().map(OpenWarning::Told)).collect();
     Ok((plan, warnings))
 }
 

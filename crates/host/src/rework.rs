@@ -118,7 +118,7 @@ fn lock_span(uuid: &[u8; 16], paths: &[PathBuf]) -> Result<Vec<SyncDrive>, HostE
     };
     let start = span.outcome?;
     if let Some(warning) = start.warnings.first() {
-        return refuse(warning);
+        return refuse(&warning.to_string());
     }
     match start.recorder.check_whole() {
         Err(why) => refuse(&why),

@@ -64,7 +64,7 @@ impl Tank {
         let options = OpenOptions { forget_checksums, ..OpenOptions::default() };
         let ring = Ring::new().expect("a ring");
         let (array, warnings) = open(&self.paths, &ring, options).unwrap_or_else(|error| panic!("{}: {error}", self.name));
-        (array, warnings.join("; "))
+        (array, warnings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
     }
 
     /// The number of blocks that did not match their checksums.

@@ -58,7 +58,8 @@ fn make(name: &str, level: &str, paths: &[PathBuf], change: impl FnOnce(&mut Cre
 
 fn try_open(paths: &[PathBuf], options: OpenOptions) -> Result<(HostedArray, Vec<String>), String> {
     let ring = Ring::new().expect("a ring");
-    open(paths, &ring, options).map_err(|error| error.to_string())
+    let opened = open(paths, &ring, options).map_err(|error| error.to_string());
+    opened.map(|(array, warnings)| (array, warnings.iter().map(ToString::to_string).collect()))
 }
 
 fn opened(paths: &[PathBuf], options: OpenOptions) -> HostedArray {

@@ -19,6 +19,7 @@ pub fn said_of(denial: &Denial) -> ErrorSentence {
         Denial::SpanUnwritable { span, reason } => Say::SpanUnwritable { span, reason },
         Denial::SpansHoldAnother => Say::SpansHoldAnother {},
         Denial::CannotBeChanged { array, reason } => Say::CannotBeChanged { array, reason },
+        Denial::SpareOfAnotherSpan { spare, other, old, span } => Say::SpareOfAnotherSpan { drive: spare, other, old, span },
         Denial::NoArray => Say::NoArrayOnDrives {},
     }
 }
@@ -43,6 +44,7 @@ mod tests {
             Denial::SpanUnwritable { span: name(), reason: "it rains".into() },
             Denial::SpansHoldAnother,
             Denial::CannotBeChanged { array: name(), reason: "it rains".into() },
+            Denial::SpareOfAnotherSpan { spare: drive(), other: "tank-span1".into(), old: other(), span: name() },
             Denial::NoArray,
         ];
         for denial in denials {

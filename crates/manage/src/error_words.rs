@@ -235,10 +235,7 @@ pub fn read_among<T: serde::de::DeserializeOwned + fmt::Display>(
 const OF_ENGINE: &[&str] = &[
     "FlushFailed",
     "DriveIsGone",
-    "SpareOfAnotherSpan",
     "StillCarries",
-    "NoLogCovers",
-    "LogIsDamaged",
     "CutShort",
     "CutShortBehind",
     "CutShortAndLong",
@@ -722,10 +719,7 @@ mod tests {
             "drive/src/file_drive.rs",
             "drive/src/error.rs",
             "integrity/src/device.rs",
-            "format/src/md/assemble/logs.rs",
-            "format/src/md/assemble/obstacle.rs",
             "host/src/denial.rs",
-            "host/src/hosted.rs",
             "manage/src/meant.rs",
             "manage/src/service/caches.rs",
         ];

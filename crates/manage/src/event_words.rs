@@ -206,12 +206,10 @@ mod tests {
         assert_eq!(told(text), Some(wanted.map(EventSentence::Result).to_vec()));
         // A sentence with a semicolon of its own, and those of other kinds.
         let back = Done::DriveIsBack { drive: "/dev/a".into(), slot: 3, array: array() };
-        let text = format!("{back}; sweeps of \"tank\" are paused; the log on /dev/a is damaged");
-        let wanted: Vec<EventSentence> = vec![
-            EventSentence::Result(back),
-            ServiceSentence::SweepsPaused { array: array() }.into(),
-            ErrorSentence::LogIsDamaged { drives: "/dev/a".into() }.into(),
-        ];
+        let left = ErrorSentence::StillCarries { drive: "/dev/a".into(), contents: "a GPT at sector 8".into() };
+        let text = format!("{back}; sweeps of \"tank\" are paused; {left}");
+        let wanted: Vec<EventSentence> =
+            vec![EventSentence::Result(back), ServiceSentence::SweepsPaused { array: array() }.into(), left.clone().into()];
         assert_eq!(told(&text), Some(wanted));
         assert_eq!(told("array \"tank\" is made; it rains"), None);
         assert_eq!(told(&"; ".repeat(10_000)), None);

@@ -17,12 +17,12 @@ pub use caches::Held;
 use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, EventView, LastDrive, LeftAloneView, ServiceView};
 use crate::error_words::ErrorSentence;
 use crate::event_log::EventLog;
-use crate::event_words::ServiceSentence;
+use crate::event_words::{EventSentence, ServiceSentence};
 use crate::free::check_free;
 use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
 use crate::ublk::BlockSpec;
-use crate::{since, threads, view};
+use crate::{since, start_words, threads, view};
 use caches::set_free_caches;
 use served::{STATUS_WITHIN, Served, lock, set_speed, silent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -296,7 +296,13 @@ impl Service {
             format!("array \"{name}\" was to run on {wanted} lanes and runs on {count}: {why}")
         });
         lanes.set_write_policy(options.write_policy)?;
-        for warning in warnings.into_iter().chain(fewer).chain(caches.as_ref().err().cloned()) {
+        for warning in warnings {
+            self.events.push(match start_words::of_opening(&warning) {
+                Some(said) => view::said_event(name, "warning", EventSentence::Warning(said)),
+                None => view::plain_event(name, "warning", warning.to_string()),
+            });
+        }
+        for warning in fewer.into_iter().chain(caches.as_ref().err().cloned()) {
             self.events.push(view::plain_event(name, "warning", warning));
         }
         let device = lanes.remote();

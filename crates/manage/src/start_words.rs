@@ -1,11 +1,11 @@
 //! The sentences of why an array does not start, and why a drive stays out of its array.
 
-use crate::error_words::{Cause, Causes, ErrorSentence, Words, read};
+use crate::error_words::{Cause, Causes, ErrorSentence, Words};
 use crate::warning_values::Updates;
 use crate::warning_words::WarningSentence;
 use stria_block::show_size;
-use stria_format::md::assemble::{AssembleError, LackOfLog, Obstacle, Remedy, Unusable, Verdict};
-use stria_host::StaysOut;
+use stria_format::md::assemble::{AssembleError, LackOfLog, Obstacle, Remedy, StartWarning, Unusable, Verdict};
+use stria_host::{OpenWarning, StaysOut};
 
 impl From<&AssembleError> for Words {
     fn from(error: &AssembleError) -> Self {
@@ -61,8 +61,7 @@ fn of_obstacle(obstacle: &Obstacle) -> Option<ErrorSentence> {
                 }
             }
         }
-        // The words may be those of a drive, which say more.
-        Obstacle::Told(text) => return read(&text),
+        Obstacle::LogIsForeign { .. } | Obstacle::Told(_) => return None,
     })
 }
 
@@ -102,8 +101,27 @@ pub fn of_unusable(reason: &Unusable) -> Option<ErrorSentence> {
         Unusable::SameNumber { other, number } => Say::AddAnewNumber { other, number: number.to_string() },
         Unusable::Outdated { other, slot } => Say::OlderThanRival { other, slot },
         Unusable::PutInByForce { drive, slot } => Say::PutInByForce { drive, slot },
-        Unusable::NoSpaceForBitmap | Unusable::NoSpaceForLog => return None,
-        Unusable::Told(text) => return read(&text),
+        Unusable::NoSpaceForBitmap | Unusable::NoSpaceForLog | Unusable::Told(_) => return None,
+    })
+}
+
+/// The sentence of a warning about an array that was opened; `None`: it has text alone.
+pub fn of_opening(warning: &OpenWarning) -> Option<WarningSentence> {
+    use WarningSentence as Say;
+    let OpenWarning::Start(warning) = warning else { return None };
+    Some(match warning.clone() {
+        StartWarning::MemberUsed { drive, slot, updates, keeps_slot: true } => {
+            Say::MemberUsedTorn { drive, slot, updates: Updates(updates) }
+        }
+        StartWarning::MemberUsed { drive, slot, updates, keeps_slot: false } => {
+            Say::MemberUsedLossy { drive, slot, updates: Updates(updates) }
+        }
+        StartWarning::BitmapMadeAnew => Say::BitmapMadeAnew {},
+        StartWarning::LogIsForeign { excess } => Say::LogIsForeign { excess },
+        StartWarning::LogUnreadable { drive, reason } => Say::LogUnreadable { drive, reason },
+        StartWarning::Dirty { lack } => {
+            Say::StartedDirty { reason: lack.to_string(), cause: Cause(Some(Box::new(of_lack(lack)))) }
+        }
     })
 }
 
@@ -188,6 +206,25 @@ mod tests {
         std::fs::copy(&tank[0], &copy).expect("a copy");
         let error = refusal(&[&tank[..], &[copy]].concat());
         assert!(matches!(missing(&error, "tank"), Say::CopiesOfOne { .. }), "{error}");
+    }
+
+    /// Programs get the sentence, and terminals the text of the crate that warns: both say the same.
+    #[test]
+    fn a_warning_of_a_start_and_its_sentence_have_the_same_words() {
+        let drive = || "/dev/a".to_owned();
+        let warnings = [
+            StartWarning::MemberUsed { drive: drive(), slot: 3, updates: 7, keeps_slot: true },
+            StartWarning::MemberUsed { drive: drive(), slot: 3, updates: 1, keeps_slot: false },
+            StartWarning::BitmapMadeAnew,
+            StartWarning::LogIsForeign { excess: "more than 64 records".into() },
+            StartWarning::LogUnreadable { drive: drive(), reason: "medium error".into() },
+            StartWarning::Dirty { lack: LackOfLog::None },
+            StartWarning::Dirty { lack: LackOfLog::Damaged(vec![drive(), "/dev/b".into()]) },
+        ];
+        for warning in warnings {
+            let said = of_opening(&OpenWarning::Start(warning.clone()));
+            assert_eq!(said.map(|said| said.to_string()), Some(warning.to_string()));
+        }
     }
 
     fn obstacles() -> Vec<Obstacle> {

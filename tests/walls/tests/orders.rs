@@ -80,7 +80,7 @@ fn of_the_tree_on_real_drives() {
         "crates/host",
         "
         denial error beneath block_devices candidate answers hosted_drive checked words firmware examine clock merger newcomer sync_io hosted
-        lacking marks open choose create report lanes rework
+        lacking marks warning open choose create report lanes rework
         ",
     );
     holds("crates/tree", "create tree join_error join lanes plan nest");

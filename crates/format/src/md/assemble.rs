@@ -13,11 +13,13 @@ mod logs;
 mod obstacle;
 mod updates;
 mod verdicts;
+mod warning;
 
 use self::logs::LastLog;
 pub use self::obstacle::{LackOfLog, Obstacle, Remedy, Unusable};
 use self::updates::{are_rivals, as_freshest_says, counts, has_torn_update, missed_last, without_last_update};
 use self::verdicts::suffices;
+pub use self::warning::StartWarning;
 use super::bitmap::BitmapError;
 use super::log::FoundLog;
 use super::member::{Candidate, Member};
@@ -159,7 +161,7 @@ pub struct Start {
     /// The recorder of the metadata.
     pub recorder: MdRecorder,
     /// The consequences of [`Options::force`], in words, for the administrator.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<StartWarning>,
 }
 
 impl Start {
@@ -444,7 +446,7 @@ impl Sorter<'_> {
         log: &LastLog,
         geometry: &Geometry,
         options: &Options,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<StartWarning>,
     ) -> Result<(u64, bool), AssembleError> {
         let level = geometry.level();
         let resync_sector = match self.freshest.header.resync_offset {
@@ -474,11 +476,7 @@ impl Sorter<'_> {
             let reason = Obstacle::Unclean { slots: missing, slot_count, lack };
             return Err(self.error(AssembleErrorKind::DirtyDegraded, reason));
         }
-        warnings.push(format!(
-            "started degraded although not stopped cleanly, and {}: what a missing member held may be wrong, also data that was not \
-             being written",
-            self.lack_of_log(found)
-        ));
+        warnings.push(StartWarning::Dirty { lack: self.lack_of_log(found) });
         // R37: of several parities the others follow the first, or a member lost later would be recovered as something else.
         Ok((CLEAN, missing.len() < level.parity_count()))
     }

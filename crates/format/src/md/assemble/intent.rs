@@ -1,6 +1,6 @@
 //! The bitmap of the array, of those that its members hold, and the bits of it that count.
 
-use super::{AssembleError, AssembleErrorKind, Found, Obstacle, Options, Sorter, Verdict};
+use super::{AssembleError, AssembleErrorKind, Found, Obstacle, Options, Sorter, StartWarning, Verdict};
 use crate::md::bitmap::{self, Bitmap, choose_chunk_bytes};
 use crate::md::superblock::{CLEAN, WRITE_MOSTLY, feature};
 use stria_array::{Geometry, IntentConfig};
@@ -12,7 +12,7 @@ impl Sorter<'_> {
         found: &[Found],
         geometry: &Geometry,
         options: &Options,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<StartWarning>,
     ) -> Result<Option<Bitmap>, AssembleError> {
         if !self.freshest.has(feature::BITMAP_OFFSET) || geometry.sync_sectors() == 0 {
             return Ok(None);
@@ -44,7 +44,7 @@ impl Sorter<'_> {
         let mut bitmap = match united {
             Some(bitmap) => bitmap,
             None if options.force => {
-                warnings.push("no member had a readable write-intent bitmap: it was made anew, with every bit set".into());
+                warnings.push(StartWarning::BitmapMadeAnew);
                 let chunk = choose_chunk_bytes(None, header.size, geometry.sync_sectors()).unwrap_or(64 << 20);
                 let mut bitmap = Bitmap::new(header.set_uuid, geometry.sync_sectors(), chunk);
                 bitmap.header.events = header.events;

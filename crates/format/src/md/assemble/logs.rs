@@ -1,6 +1,6 @@
 //! The write logs of the last run, of either kind, together.
 
-use super::{AssembleError, AssembleErrorKind, Found, LackOfLog, Options, Sorter, Verdict};
+use super::{AssembleError, AssembleErrorKind, Found, LackOfLog, Obstacle, Options, Sorter, StartWarning, Verdict};
 use crate::md::log::{FoundLog, FoundPart, LostLog, RECORDS_MAX, REPLAY_SECTORS_MAX, names_no_session, replay_sectors};
 use crate::md::ppl::{self, FoundPpl, PplLocation};
 use crate::md::recorder::LogKeeping;
@@ -35,23 +35,21 @@ impl Sorter<'_> {
         found: &[Found],
         geometry: &Geometry,
         options: &Options,
-        warnings: &mut Vec<String>,
+        warnings: &mut Vec<StartWarning>,
     ) -> Result<LastLog, AssembleError> {
         let log = match PplLocation::of(self.freshest) {
             Some(_) => self.ppl(found, geometry, warnings.is_empty()),
             None => self.log(found, geometry.level(), warnings.is_empty()),
         };
         if let Some(excess) = &log.excess {
-            let what = format!("its write log holds more than any run leaves ({excess}), so other software wrote it");
-            let meaning = "writes that were in flight when the array stopped may be torn";
+            let excess = excess.clone();
             if !options.force {
-                let reason = format!("{what}; --force starts without the log, and then {meaning}");
-                return Err(self.error(AssembleErrorKind::Damaged, reason));
+                return Err(self.error(AssembleErrorKind::Damaged, Obstacle::LogIsForeign { excess }));
             }
-            warnings.push(format!("{what}; started without it, and {meaning}"));
+            warnings.push(StartWarning::LogIsForeign { excess });
         }
         if !self.freshest.clean() && !names_no_session(self.freshest.utime_micros()) {
-            warnings.extend(found.iter().filter(|found| self.is_filled(found)).filter_map(lost_log_words));
+            warnings.extend(found.iter().filter(|found| self.is_filled(found)).filter_map(lost_log));
         }
         Ok(log)
     }
@@ -180,11 +178,7 @@ impl Sorter<'_> {
 }
 
 /// What a start without a member's log means; `None`: the log could be read.
-fn lost_log_words(found: &Found) -> Option<String> {
+fn lost_log(found: &Found) -> Option<StartWarning> {
     let error = found.member.log.as_ref()?.unreadable.as_ref()?;
-    Some(format!(
-        "the write log of {} cannot be read ({error}): writes that were acknowledged and not flushed are gone where no other log has \
-         them; see `stria health`, and replace the drive if it has more such sectors",
-        found.candidate.name
-    ))
+    Some(StartWarning::LogUnreadable { drive: found.candidate.name.clone(), reason: error.to_string() })
 }

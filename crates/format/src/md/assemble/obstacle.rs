@@ -148,6 +148,15 @@ pub enum Obstacle {
         /// The array's logical block.
         block_bytes: u32,
     },
+    /// The write log is of other software.
+    #[error(
+        "its write log holds more than any run leaves ({excess}), so other software wrote it; --force starts without the log, and \
+         then writes that were in flight when the array stopped may be torn"
+    )]
+    LogIsForeign {
+        /// By how much, in words.
+        excess: String,
+    },
     /// The write log of a member is of an unknown version, and counts.
     #[error(
         "the write log of {drive} is of version {version}, which this program does not know, and the array was not stopped \

@@ -1,7 +1,7 @@
 //! What each drive is to its array, and drives that contradict each other.
 
 use super::updates::{counts, roles_of};
-use super::{Found, Obstacle, Sorter, Unusable, Verdict, missed};
+use super::{Found, Obstacle, Sorter, StartWarning, Unusable, Verdict};
 use crate::md::bitmap::{Bitmap, BitmapError};
 use crate::md::counts;
 use crate::md::log::LogSpace;
@@ -301,7 +301,7 @@ impl Sorter<'_> {
     }
 
     /// With force: takes members that are behind as they are, until the array can start.
-    pub(super) fn call_back(&mut self, found: &[Found], level: Level, layout: Layout, warnings: &mut Vec<String>) {
+    pub(super) fn call_back(&mut self, found: &[Found], level: Level, layout: Layout, warnings: &mut Vec<StartWarning>) {
         for (events_behind, slot, found) in self.callable(found) {
             let in_sync = self.in_sync_slots();
             let sizes = vec![u64::from(self.freshest.header.chunksize).max(1 << 12) << 8; self.slot_count()];
@@ -316,12 +316,8 @@ impl Sorter<'_> {
             if in_sync[slot] {
                 continue;
             }
-            let cost = match counts(self.freshest, found) {
-                true => "it kept its slot, so only writes that were in flight may be torn",
-                false => "data that was written meanwhile is lost",
-            };
-            let missed = missed(events_behind);
-            warnings.push(format!("{} was used in slot {slot} although it {missed}: {cost}", found.candidate.name));
+            let (drive, keeps_slot) = (found.candidate.name.clone(), counts(self.freshest, found));
+            warnings.push(StartWarning::MemberUsed { drive, slot, updates: events_behind, keeps_slot });
             self.verdicts.insert(found.drive, Verdict::InSync { slot });
             // A member that was being filled there is newer in part, and no full copy of it.
             for verdict in self.verdicts.values_mut() {
