@@ -1757,6 +1757,8 @@ export interface components {
             strip_reason: string | null;
             /** @description Superblocks cannot be written, for this reason: writes and flushes fail until they can. */
             superblock_refused?: string | null;
+            /** @description The same for programs; absent: it has text alone, or another version sent it. */
+            superblock_refused_said?: components["schemas"]["ErrorSentence"] | null;
             /** @description The sweep that runs. */
             sweep: components["schemas"]["SweepView"] | null;
             /**
@@ -1774,6 +1776,8 @@ export interface components {
             undecided?: components["schemas"]["UndecidedView"] | null;
             /** @description Writes are refused for this: what was in flight at the last crash could not be replayed. */
             unreplayed?: string | null;
+            /** @description The same for programs; absent: it has text alone, or another version sent it. */
+            unreplayed_said?: components["schemas"]["ErrorSentence"] | null;
             /** @description Its identity, as mdadm writes it. */
             uuid: string;
             /**

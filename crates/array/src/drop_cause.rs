@@ -35,9 +35,9 @@ pub enum DropCause {
     /// Its list of bad blocks cannot take the rows that it had no space for (R86).
     #[error("it has no space for a write, and its bad-block log has none to say so")]
     NoSpace,
-    /// The drive is gone, in its own words.
+    /// The drive is gone.
     #[error("{0}")]
-    Gone(Box<str>),
+    Gone(IoError),
 }
 
 impl DropCause {

@@ -374,9 +374,8 @@ impl Engine {
         let end = if is_unwritten { UpdateEnd::Unwritten } else { end };
         if is_unwritten && is_of_state {
             let (member, error) = failures.last().expect("some failed");
-            let reason = error.context.to_string();
-            if self.core.metadata.note_refusal(&reason) {
-                self.core.event(Event::SuperblockRefused { member: *member, reason });
+            if self.core.metadata.note_refusal(error) {
+                self.core.event(Event::SuperblockRefused { member: *member, error: error.clone() });
             }
         }
         let update = self.core.metadata.end(end);
@@ -526,9 +525,9 @@ impl Engine {
         self.core.run.may_change()
     }
 
-    /// A member is gone, as its drive reports by itself, with the reason in its words.
-    pub fn lose(&mut self, member: MemberId, reason: &str) {
-        self.core.lose_member(member, DropCause::Gone(reason.into()));
+    /// A member is gone, as its drive reports by itself.
+    pub fn lose(&mut self, member: MemberId, error: IoError) {
+        self.core.lose_member(member, DropCause::Gone(error));
     }
 
     /// The handle that the next member gets.
@@ -569,7 +568,7 @@ impl Engine {
         self.begin_stop();
         let (core, sweeper) = (Rc::clone(&self.core), Rc::clone(&self.sweeper));
         self.core.ready.spawn(async move {
-            let result = stop(&core, &sweeper).await.map_err(|error| Refusal::StopFailed(error.context.to_string()));
+            let result = stop(&core, &sweeper).await.map_err(Refusal::StopFailed);
             core.outbox.push(Action::StepDone { number, result });
         });
     }

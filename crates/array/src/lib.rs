@@ -89,5 +89,7 @@ pub use recorder::{
     ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, NoMetadata, Recorder, SlotState, UpdateEnd,
 };
 pub use refusal::Refusal;
-pub use status::{ArrayStatus, Event, Findings, Health, LogStatus, MemberState, MemberStatus, StopCause, SweepKind, SweepStatus};
+pub use status::{
+    ArrayStatus, Event, Findings, Health, LogStatus, MemberState, MemberStatus, StopCause, SweepFault, SweepKind, SweepStatus,
+};
 pub use steer::LatencyTarget;

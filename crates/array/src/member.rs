@@ -619,7 +619,9 @@ mod tests {
     fn an_array_with_a_member_that_is_gone_is_not_optimal() {
         let geometry = Geometry::new(Level::Raid5, Level::Raid5.default_layout(), 16, &[512; 3]).expect("good");
         let mut members = Members::new(&ArrayConfig::optimal("test", geometry));
-        let pull = |members: &mut Members| members.set_gone(MemberId(1), DropCause::Gone("pulled".into()));
+        let pull = |members: &mut Members| {
+            members.set_gone(MemberId(1), DropCause::Gone(stria_block::IoError::new(stria_block::ErrorKind::Gone, "pulled")))
+        };
         assert!(members.is_optimal() && pull(&mut members) && !pull(&mut members));
         assert!(!members.is_optimal() && !members.state(true, Synced::All).optimal);
         members.drop_member(MemberId(1), None);

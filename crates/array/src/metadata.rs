@@ -8,6 +8,7 @@ use crate::{MemberId, MemberSector, MetadataUpdate, UpdateEnd};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use stria_block::IoError;
 
 /// Metadata updates, from wish to end.
 pub(crate) struct MetadataUpdates {
@@ -18,7 +19,7 @@ pub(crate) struct MetadataUpdates {
     /// The last superblock update could not be written (R57, R70). It is made again after a pause.
     is_refused: Cell<bool>,
     /// Why, until one can be written.
-    refusal: RefCell<Option<String>>,
+    refusal: RefCell<Option<IoError>>,
     /// The update that says "dirty": no write starts before it is durable (R1).
     dirty: Cell<u64>,
     is_clean: Cell<bool>,
@@ -138,12 +139,12 @@ impl MetadataUpdates {
     }
 
     /// Notes why superblocks cannot be written. Returns `false` if that is known already.
-    pub fn note_refusal(&self, reason: &str) -> bool {
-        self.refusal.borrow_mut().replace(reason.to_owned()).is_none()
+    pub fn note_refusal(&self, error: &IoError) -> bool {
+        self.refusal.borrow_mut().replace(error.clone()).is_none()
     }
 
     /// Why the last superblock update could not be written, if so.
-    pub fn refusal(&self) -> Option<String> {
+    pub fn refusal(&self) -> Option<IoError> {
         self.refusal.borrow().clone()
     }
 

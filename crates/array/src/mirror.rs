@@ -5,7 +5,7 @@ use crate::core::{Core, FailedPart, array_range};
 use crate::mirror_io::{self, choose, choose_for_all, read_runs, readable};
 use crate::parity_io::PAGE_SECTORS;
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
-use crate::status::SweepKind;
+use crate::status::{SweepFault, SweepKind};
 use crate::window::{Found, WINDOW_SECTORS, Work};
 use crate::{ArraySector, MemberId, MemberSector, SyncSector, mirror_sweep, mirror_write};
 use smallvec::SmallVec;
@@ -90,11 +90,11 @@ impl Personality for Mirror {
         (sync_of_array(&piece), WINDOW_SECTORS)
     }
 
-    async fn resync(core: &Core, range: &Range<SyncSector>) -> Result<(), String> {
+    async fn resync(core: &Core, range: &Range<SyncSector>) -> Result<(), SweepFault> {
         mirror_sweep::compare_all(core, SweepKind::Resync, array_of_sync(range)).await.map(drop)
     }
 
-    async fn sweep(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, String> {
+    async fn sweep(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, SweepFault> {
         mirror_sweep::window(core, work, window).await
     }
 }

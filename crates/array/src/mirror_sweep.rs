@@ -7,7 +7,7 @@ use crate::member::RebuildTarget;
 use crate::member_requests::{Batch, write_io};
 use crate::mirror_io::{alike_runs, copies_to_read, correct, halves, is_there, may_be_inconsistent, read_corrected, readable};
 use crate::parity_io::PAGE_SECTORS;
-use crate::status::{Event, SweepKind};
+use crate::status::{Event, SweepFault, SweepKind};
 use crate::window::{Found, Work, check_health};
 use crate::{ArraySector, Copy, MemberId, MemberSector, MemberState, SyncSector};
 use smallvec::SmallVec;
@@ -46,7 +46,7 @@ pub(crate) fn member_runs(core: &Core, slot: usize, rows: &Range<MemberSector>) 
     found
 }
 
-pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, String> {
+pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, SweepFault> {
     match work.kind {
         SweepKind::Rebuild => {
             let rows = rows_of_sweep(&window);
@@ -64,7 +64,7 @@ pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSect
             core.wait_for_ack_barrier().await;
             let members = core.members.borrow();
             match work.targets.iter().find(|target| members.get(target.member).state == MemberState::Failed) {
-                Some(target) => Err(format!("member {} failed", members.get(target.member).config.name)),
+                Some(target) => Err(format!("member {} failed", members.get(target.member).config.name).into()),
                 None => Ok(Found::default()),
             }
         }
@@ -73,7 +73,7 @@ pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSect
 }
 
 /// Compares copies of array sectors, in smaller parts where that is needed.
-pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Result<Found, String> {
+pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Result<Found, SweepFault> {
     let mut all = Found::default();
     let mut parts = vec![range];
     while let Some(part) = parts.pop() {
@@ -88,7 +88,7 @@ pub(crate) async fn compare_all(core: &Core, kind: SweepKind, range: Range<Array
 
 /// Copies rows of one member from copies that can be read. Repeats that if a source is dropped meanwhile where copies may
 /// differ (R14). `loses`: rows without such a copy become bad blocks.
-async fn copy_window(core: &Core, target: &RebuildTarget, rows: &Range<MemberSector>, loses: bool) -> Result<(), String> {
+async fn copy_window(core: &Core, target: &RebuildTarget, rows: &Range<MemberSector>, loses: bool) -> Result<(), SweepFault> {
     let &RebuildTarget { slot, member, .. } = target;
     let Some(range) = array_range(core, slot, rows) else { return Ok(()) };
     loop {
@@ -105,7 +105,8 @@ async fn copy_window(core: &Core, target: &RebuildTarget, rows: &Range<MemberSec
                     true => Ok(()),
                     false => Err(format!(
                         "{reason}, and the bad-block log has no space to say so: replace the members with bad blocks"
-                    )),
+                    )
+                    .into()),
                 };
             }
         }
@@ -119,7 +120,7 @@ async fn try_fill(
     member: MemberId,
     rows: &Range<MemberSector>,
     around: &Range<ArraySector>,
-) -> Result<bool, String> {
+) -> Result<bool, SweepFault> {
     let mut sources: SmallVec<[(Copy, MemberId); 8]> = SmallVec::new();
     let mut batch = Batch::new();
     let mut places: SmallVec<[(MemberSector, Range<ArraySector>, MemberId, SmallVec<[Copy; 4]>); 8]> = SmallVec::new();
@@ -135,7 +136,7 @@ async fn try_fill(
             // A replaced member is its own best source. Where copies differ the first is, which clients read (R14).
             let readable = readable(core, &copies, sectors);
             let Some(&(copy, source)) = readable.iter().min_by_key(|(copy, _)| !differ && copy.slot != slot) else {
-                return Err(format!("array sectors {next}.. have no readable copy"));
+                return Err(format!("array sectors {next}.. have no readable copy").into());
             };
             let rest = readable.iter().filter(|(_, member)| differ && *member != source);
             others.push(rest.map(|(copy, member)| (*member, copy.start_sector)).collect());
@@ -165,7 +166,7 @@ async fn try_fill(
     }
     let rewritten = write_for_sweep(core, writes).await;
     claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
-    rewritten.map_err(|error| error.to_string())?;
+    rewritten?;
     Ok(!may_be_inconsistent(core, around) || sources.iter().all(|(copy, source)| is_there(core, copy, *source)))
 }
 
@@ -175,7 +176,7 @@ async fn try_fill(
 /// Returns `None` if the range must be looked at again, in smaller parts where there are any: copies may differ and not all of
 /// one can be read; or several could not be read, perhaps at different sectors; or every copy that was read was dropped or
 /// replaced meanwhile.
-async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Result<Option<Found>, String> {
+async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Result<Option<Found>, SweepFault> {
     let _guard = core.lock(sync_of_array(&range), Mode::Exclusive).await;
     let mut batch = Batch::new();
     let mut places: Vec<(ArraySector, u64, SmallVec<[(Copy, MemberId); 4]>)> = Vec::new();
@@ -250,7 +251,7 @@ async fn compare(core: &Core, kind: SweepKind, range: Range<ArraySector>) -> Res
             }
         }
     }
-    write_for_sweep(core, writes).await.map_err(|error| error.to_string())?;
+    write_for_sweep(core, writes).await?;
     found.report(core, kind);
     core.wait_for_ack_barrier().await;
     Ok(Some(found))

@@ -7,7 +7,7 @@ use crate::log_record::LogRecord;
 use crate::parity_io::{self, PAGE_SECTORS};
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
 use crate::plan::Presence;
-use crate::status::SweepKind;
+use crate::status::{SweepFault, SweepKind};
 use crate::striped::runs;
 use crate::window::{Found, WINDOW_SECTORS, Work};
 use crate::{ArraySector, MemberId, MemberSector, StripeSector, SyncSector, parity_sweep, parity_write, parity_zeroing};
@@ -167,12 +167,12 @@ impl Personality for Parity {
         (sync_of_rows(&row.run(sectors)), sectors)
     }
 
-    async fn resync(core: &Core, range: &Range<SyncSector>) -> Result<(), String> {
+    async fn resync(core: &Core, range: &Range<SyncSector>) -> Result<(), SweepFault> {
         let work = Work { kind: SweepKind::Resync, targets: &[] };
         parity_sweep::rows(core, &work, rows_of_sync(range)).await.map(drop)
     }
 
-    async fn sweep(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, String> {
+    async fn sweep(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, SweepFault> {
         parity_sweep::rows(core, work, rows_of_sweep(&window)).await
     }
 }

@@ -11,7 +11,7 @@ use crate::member_requests::{Batch, MemberIo, write_io};
 use crate::parity_code::code_strips;
 use crate::parity_io::{PAGE_SECTORS, alike_sectors};
 use crate::plan::Presence;
-use crate::status::{Event, SweepKind};
+use crate::status::{Event, SweepFault, SweepKind};
 use crate::window::{Found, Work, check_health};
 use crate::{Flaw, LogRecord, MemberId, MemberSector, StripeMap};
 use smallvec::SmallVec;
@@ -28,11 +28,11 @@ type Repair = (usize, MemberSector, Buffer);
 
 /// Tries the rows in one piece. If something cannot be read, goes page by page, so that a loss on one member does not hide what
 /// another holds beside it.
-pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>) -> Result<Found, String> {
+pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>) -> Result<Found, SweepFault> {
     // R19: with a partial parity log every repair has a record, and this run may not have written yet.
     let records = core.log.is_newest_only() && !core.has(Flaw::RepairedBeforeLog);
     if records && work.kind != (SweepKind::Scrub { repair: false }) {
-        core.log_open().await.map_err(|error| error.to_string())?;
+        core.log_open().await?;
     }
     if let Some(found) = piece(core, work, rows.clone(), false).await? {
         return Ok(found);
@@ -52,7 +52,7 @@ pub(crate) async fn rows(core: &Core, work: &Work<'_>, rows: Range<MemberSector>
 
 /// Processes some stripes, or some rows of one. Returns `None` if a slot has only a part of them, or if not all could be read and
 /// `rows` is more than a page.
-async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bool) -> Result<Option<Found>, String> {
+async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bool) -> Result<Option<Found>, SweepFault> {
     let guard = core.lock(sync_of_rows(&rows), Mode::Exclusive).await;
     if alike_sectors(core, &rows) < rows.sectors() {
         return Ok(None);
@@ -107,7 +107,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     let mut writes = Writes::default();
     let rewrites = writes.add_computed(core, work, rows.start, computed, &unreadable);
     writes.add_copied(work, rows.start, &mut known);
-    let logged = core.log_begin(revokes(core, &repairs)).await.map_err(|error| error.to_string())?;
+    let logged = core.log_begin(revokes(core, &repairs)).await?;
     writes.add_repairs(core, repairs);
     for (member, data) in rewrites {
         rewrite(core, member, rows.start, data).await;
@@ -117,12 +117,12 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     drop(guard);
     writes.claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     known.into_values().for_each(|buffer| core.buffers.give(buffer));
-    rewritten.map_err(|error| error.to_string())?;
+    rewritten?;
     found.report(core, work.kind);
     core.wait_for_ack_barrier().await;
     let members = core.members.borrow();
     if let Some(target) = work.targets.iter().find(|target| members.get(target.member).state == crate::MemberState::Failed) {
-        return Err(format!("member {} failed", members.get(target.member).config.name));
+        return Err(format!("member {} failed", members.get(target.member).config.name).into());
     }
     Ok(Some(found))
 }
@@ -241,7 +241,7 @@ impl Writes {
 
 /// A page that is lost. It becomes a bad block of the members to rebuild, so that reading it fails instead of returning garbage,
 /// and the sweep goes on. A replacement whose source was read has it all the same. Needs the rows' lock (R89).
-async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>, known: &Rows) -> Result<(), String> {
+async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>, known: &Rows) -> Result<(), SweepFault> {
     check_health(core)?;
     let targets: SmallVec<[RebuildTarget; 2]> = {
         let members = core.members.borrow();
@@ -255,7 +255,8 @@ async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>, known: &
             return Err(format!(
                 "rows {}.. cannot be reconstructed, and the bad-block log has no space to say so: replace the members with bad blocks",
                 rows.start
-            ));
+            )
+            .into());
         }
     }
     Ok(())

@@ -60,6 +60,7 @@
 use crate::address::SweepSector;
 use crate::core::{Core, FailedPart};
 use crate::member_requests::Pieces;
+use crate::status::SweepFault;
 use crate::window::{Found, Work};
 use crate::{ArraySector, MemberId, MemberSector, SyncSector};
 use smallvec::SmallVec;
@@ -146,8 +147,8 @@ pub(crate) trait Personality {
     fn resync_piece(core: &Core, range: &Range<ArraySector>) -> (Range<SyncSector>, u64);
 
     /// Makes redundancy of a part of the sync space consistent.
-    async fn resync(core: &Core, range: &Range<SyncSector>) -> Result<(), String>;
+    async fn resync(core: &Core, range: &Range<SyncSector>) -> Result<(), SweepFault>;
 
     /// One window of a sweep.
-    async fn sweep(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, String>;
+    async fn sweep(core: &Core, work: &Work<'_>, window: Range<SweepSector>) -> Result<Found, SweepFault>;
 }

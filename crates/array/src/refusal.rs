@@ -2,7 +2,7 @@
 
 use crate::status::percent;
 use crate::{Level, MemberId, SweepKind, SweepStatus};
-use stria_block::show_size;
+use stria_block::{IoError, show_size};
 
 /// Why a command was refused. A member stands here by the name that it was opened with.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -108,7 +108,7 @@ pub enum Refusal {
     NotAdmitted(String),
     /// The array did not stop cleanly: the error of a member. The members are as after a power cut.
     #[error("{0}")]
-    StopFailed(String),
+    StopFailed(IoError),
 }
 
 impl Refusal {

@@ -128,7 +128,7 @@ async fn carry_out(core: &Core, pieces: &[((usize, MemberSector), Data)]) -> Res
 
 /// Reads go on through the overlay. Writes are not allowed where replay could not write.
 fn give_up(core: &Core, error: &IoError) {
-    core.log.overlay.give_up(error.context.to_string());
+    core.log.overlay.give_up(error.clone());
     core.run.set_read_only(true);
     if core.partition.lane_count > 1 {
         core.outbox.push(Action::GiveUp);

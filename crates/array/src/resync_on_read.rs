@@ -11,12 +11,13 @@ use crate::ArraySector;
 use crate::core::{Core, array_range, lost};
 use crate::of_level::of_level;
 use crate::personality::Personality;
+use crate::status::SweepFault;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::Request;
 
 /// Resyncs a range of array sectors, piece by piece: rows of a strip, or a window of copies.
-async fn resync(core: &Rc<Core>, range: &Range<ArraySector>) -> Result<(), String> {
+async fn resync(core: &Rc<Core>, range: &Range<ArraySector>) -> Result<(), SweepFault> {
     let mut next = range.start;
     while next < range.end {
         let (part, sectors) = of_level!(core, P => P::resync_piece(core, &(next..range.end)));
@@ -42,7 +43,7 @@ pub(crate) fn read_after_resync(core: &Rc<Core>, request: Request) {
             Ok(()) => core.requests.hold(request),
             Err(reason) => {
                 let what = format!("read at sector {}", request.start_sector);
-                core.done(request.complete(Err(lost(&what, &reason))));
+                core.done(request.complete(Err(lost(&what, &reason.to_string()))));
             }
         }
     });

@@ -3,7 +3,7 @@
 use crate::address::SyncSpace;
 use crate::{DropCause, MemberId, MemberSector, SyncSector, Synced};
 use std::fmt;
-use stria_block::Nanos;
+use stria_block::{IoError, Nanos};
 
 /// The state of a member in the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,7 +123,30 @@ pub enum StopCause {
         percent: u64,
     },
     /// It cannot go on, for this reason.
-    Failed(String),
+    Failed(SweepFault),
+}
+
+/// Why a sweep cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SweepFault {
+    /// A request to a member failed.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// Anything else, in words.
+    #[error("{0}")]
+    Told(String),
+}
+
+impl From<String> for SweepFault {
+    fn from(words: String) -> Self {
+        Self::Told(words)
+    }
+}
+
+impl From<&str> for SweepFault {
+    fn from(words: &str) -> Self {
+        words.to_owned().into()
+    }
 }
 
 /// What a sweep found, in sectors of the sync space.
@@ -181,9 +204,9 @@ pub struct ArrayStatus {
     /// Writes are refused.
     pub read_only: bool,
     /// Writes are refused for this: what the log holds of the last run could not be replayed.
-    pub unreplayed: Option<String>,
+    pub unreplayed: Option<IoError>,
     /// Superblocks cannot be written, for this reason: writes and flushes fail until they can.
-    pub superblock_refused: Option<String>,
+    pub superblock_refused: Option<IoError>,
     /// Nothing is in flight, nothing awaits replay, and the superblocks say clean.
     pub clean: bool,
     /// As far as this no resync is due, also none of suspect parity
@@ -341,8 +364,8 @@ pub enum Event {
     NoSpace {
         /// The member.
         member: MemberId,
-        /// Its own words.
-        reason: String,
+        /// Its error.
+        error: IoError,
     },
     /// Superblocks cannot be written: no member in sync takes them, or this one, which must stay, missed one already. Writes and
     /// flushes fail until they can.
@@ -350,7 +373,7 @@ pub enum Event {
         /// The member.
         member: MemberId,
         /// The cause.
-        reason: String,
+        error: IoError,
     },
     /// A spare took a slot.
     SpareTaken {

@@ -6,6 +6,7 @@ use crate::member_requests::MemberIo;
 use crate::personality::{Personality, Place, Run, Runs, Source, Zeroing};
 use crate::plan::Presence;
 use crate::segments::slice_segments;
+use crate::status::SweepFault;
 use crate::window::{Found, Work};
 use crate::{ArraySector, MemberId, MemberSector, SyncSector};
 use smallvec::{SmallVec, smallvec};
@@ -148,11 +149,11 @@ impl Personality for Striped {
         (SyncSector::ZERO..SyncSector::ZERO, range.sectors())
     }
 
-    async fn resync(_: &Core, _: &Range<SyncSector>) -> Result<(), String> {
+    async fn resync(_: &Core, _: &Range<SyncSector>) -> Result<(), SweepFault> {
         Ok(())
     }
 
-    async fn sweep(_: &Core, _: &Work<'_>, _: Range<SweepSector>) -> Result<Found, String> {
+    async fn sweep(_: &Core, _: &Work<'_>, _: Range<SweepSector>) -> Result<Found, SweepFault> {
         Ok(Found::default())
     }
 }

@@ -12,7 +12,7 @@ use crate::of_level::of_level;
 use crate::personality::Personality;
 use crate::refusal::Refusal;
 use crate::space::Arriving;
-use crate::status::{Event, Findings, StopCause, SweepKind, SweepStatus, percent};
+use crate::status::{Event, Findings, StopCause, SweepFault, SweepKind, SweepStatus, percent};
 use crate::task::Waiters;
 use crate::window::{WINDOW_SECTORS, Work, check_health};
 use crate::{DropCause, Family, Flaw, Level, MemberSector, MemberState, Synced, mirror_sweep};
@@ -57,7 +57,7 @@ struct Sweep {
     next: Cell<SweepSector>,
     running: RefCell<BTreeSet<SweepSector>>,
     workers: Cell<usize>,
-    error: RefCell<Option<String>>,
+    error: RefCell<Option<SweepFault>>,
     found: Cell<Findings>,
     started: Nanos,
     /// Times, each with the watermark at that time, from which the speed is computed. The oldest is [`SPEED_OVER`] old, or as old
@@ -388,7 +388,7 @@ async fn run(
     if kind == SweepKind::Rebuild
         && let Err(error) = core.log_open().await
     {
-        let cause = StopCause::Failed(format!("the write log cannot begin, and is tried again every 10 s: {error}"));
+        let cause = StopCause::Failed(format!("the write log cannot begin, and is tried again every 10 s: {error}").into());
         core.event(Event::SweepStopped { kind, cause, at_sector: from.get(), goes_on: true });
         let due = core.clock.wake_at(&core.ready, core.now() + AGAIN_AFTER);
         core.ready.until(&core.sweep_changed, || core.now() >= due || sweeper.halts(core, kind)).await;
@@ -404,7 +404,7 @@ async fn run(
     error = error.or_else(|| check_health(core).err());
     if kind == (SweepKind::Scrub { repair: true }) && error.is_none() {
         // Repairs must survive a power cut.
-        error = core.flush_volatile().await.err().map(|error| error.to_string());
+        error = core.flush_volatile().await.err().map(SweepFault::from);
     }
     if let Some(reason) = error {
         failed(core, sweeper, &sweep, reason).await;
@@ -430,7 +430,7 @@ fn ended(core: &Core, sweeper: &Sweeper) {
 /// Fills bad blocks of members before they are in sync: those in rows before the sweep's start (R67), and once more all that a
 /// replacement lacks (R90). The replaced member could not read these rows before. It may be the only one that holds them, and is
 /// about to be let go.
-async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
+async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), SweepFault> {
     for target in &sweep.targets {
         let passed = if target.copied { sweep.end } else { sweep.from };
         fill(core, target, SweepSector::ZERO..passed).await?;
@@ -439,7 +439,7 @@ async fn fill_again(core: &Core, sweep: &Sweep) -> Result<(), String> {
 }
 
 /// Fills the bad blocks of a member that is not in sync yet, among the rows of this range.
-async fn fill(core: &Core, target: &RebuildTarget, range: Range<SweepSector>) -> Result<(), String> {
+async fn fill(core: &Core, target: &RebuildTarget, range: Range<SweepSector>) -> Result<(), SweepFault> {
     let work = Work { kind: SweepKind::Rebuild, targets: std::slice::from_ref(target) };
     let bad = core.members.borrow().get(target.member).bad_rows(&rows_of_sweep(&range));
     for (rows, _) in bad.iter().flat_map(|rows| of_level!(core, P => P::recoverable(core, target.slot, rows))) {
@@ -453,7 +453,7 @@ async fn fill(core: &Core, target: &RebuildTarget, range: Range<SweepSector>) ->
 }
 
 /// A sweep that failed now may work later; at once it would fail again.
-async fn failed(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sweep: &Sweep, reason: String) {
+async fn failed(core: &Rc<Core>, sweeper: &Rc<Sweeper>, sweep: &Sweep, reason: SweepFault) {
     let kind = sweep.kind;
     let is_rebuild = kind == SweepKind::Rebuild && targets_alive(core, sweep);
     // R68: what others have no space for may be written, or filled, at any time.

@@ -5,7 +5,7 @@ use crate::SyncSector;
 use crate::address::Sectors;
 use crate::core::Core;
 use crate::member::RebuildTarget;
-use crate::status::{Event, Findings, SweepKind};
+use crate::status::{Event, Findings, SweepFault, SweepKind};
 use std::ops::Range;
 
 /// 128 KiB of each member: large enough for a drive's sequential speed, and small enough for a window of all members to stay in
@@ -16,7 +16,7 @@ pub(crate) const WINDOW_SECTORS: u64 = 256;
 ///
 /// # Errors
 /// The array has failed (R50). What cannot be read now is there again when the members are, so it must not count as lost.
-pub(crate) fn check_health(core: &Core) -> Result<(), String> {
+pub(crate) fn check_health(core: &Core) -> Result<(), SweepFault> {
     match core.health() {
         Health::Optimal | Health::Degraded => Ok(()),
         Health::Failed => {

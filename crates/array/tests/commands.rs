@@ -227,7 +227,8 @@ fn a_refused_drive_changes_nothing_and_can_be_taken_back() {
 fn a_member_is_removed_when_every_lane_has_dropped_it() {
     each(|mut array| {
         // The member's own drive reports the failure to the first lane, and the others receive it.
-        array.lanes[0].with_engine(|engine| engine.lose(MemberId(0), "gone"));
+        array.lanes[0]
+            .with_engine(|engine| engine.lose(MemberId(0), stria_block::IoError::new(stria_block::ErrorKind::Gone, "gone")));
         array.carry_out(Command::Remove(MemberId(0))).expect("it has failed");
         assert!((0..array.lanes.len()).all(|lane| array.role(lane, 0) == MemberState::Failed));
         let answer = array.carry_out(Command::Remove(MemberId(1)));
@@ -302,7 +303,10 @@ fn a_drive_returns_to_a_slot_that_has_just_lost_its_member_and_the_replacement()
             let mut turns = 0;
             let answer = array.answer(id, |array, before| {
                 if before && turns == turn {
-                    array.lanes[0].with_engine(|engine| [old, replacement].map(|member| engine.lose(member, "pulled")));
+                    array.lanes[0].with_engine(|engine| {
+                        [old, replacement]
+                            .map(|member| engine.lose(member, stria_block::IoError::new(stria_block::ErrorKind::Gone, "pulled")))
+                    });
                 }
                 turns += usize::from(before);
             });

@@ -96,7 +96,9 @@ fn a_member_that_is_lost_while_it_is_asked_makes_no_request_fail() {
                 }
                 // It never answers: the engine ends the request itself (R16).
                 let asked = world.submit(0, 8, Operation::Extents { extents: Vec::new() });
-                world.array.with_engine(|engine| engine.lose(MemberId(0), "pulled"));
+                world.array.with_engine(|engine| {
+                    engine.lose(MemberId(0), stria_block::IoError::new(stria_block::ErrorKind::Gone, "pulled"))
+                });
                 assert_eq!(world.wait(asked).result, Ok(()), "{level}");
             } else {
                 (0..members).for_each(|member| world.faults[member].borrow_mut().gone = true);

@@ -23,11 +23,12 @@ mod request;
 mod sectors;
 mod shown;
 mod timings;
+mod trouble;
 
 pub use arena::{Arena, BLOCK_ALIGN};
 pub use buffer::{Buffer, Claim, Data, Pool};
 pub use device::BlockDevice;
-pub use error::{ErrorKind, IoError};
+pub use error::{Context, ErrorKind, IoError};
 pub use fault::{FaultDevice, FaultKind, FaultPlan};
 pub use lane_client::{KeepOn, LaneClient};
 pub use limits::{Extent, Limits, Nanos, Tag};
@@ -40,6 +41,7 @@ pub use shown::{
     Shown, file_name, is_plain, of_shell_word, shell_word, show_size, shown, shown_json, shown_lines, shown_sentence,
 };
 pub use timings::{Histogram, Latency, Timings};
+pub use trouble::{Action, Trouble, TroubleKind, in_largest_unit};
 
 /// Bytes in a sector, the unit of every position and length.
 pub const SECTOR_BYTES: usize = 512;

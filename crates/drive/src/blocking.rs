@@ -1,13 +1,13 @@
 //! Requests carried out by system calls that wait, for [`Workers`](crate::workers::Workers).
 
-use crate::error::{Action, io_error};
+use crate::error::io_error;
 use crate::extents::extents_of;
 use crate::info::Waits;
 use crate::{DriveKind, SyncDrive};
 use rustix::fs::{FallocateFlags, fallocate, fdatasync};
 use rustix::io::{Errno, ReadWriteFlags, preadv, pwritev2};
 use std::io::{IoSlice, IoSliceMut};
-use stria_block::{Buffer, Data, ErrorKind, IoError, Operation, Request, SECTOR_BYTES};
+use stria_block::{Action, Buffer, Data, ErrorKind, IoError, Operation, Request, SECTOR_BYTES};
 
 /// linux/uio.h: `UIO_MAXIOV`.
 const PIECES_MAX: usize = 1024;

@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
-use stria_block::{BLOCK_ALIGN, ErrorKind, IoError, NO_THREAD, SECTOR_BYTES, with_limit};
+use stria_block::{Action, BLOCK_ALIGN, ErrorKind, IoError, NO_THREAD, SECTOR_BYTES, TroubleKind, with_limit};
 
 /// Why a drive, a ring or a lane cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -163,30 +163,6 @@ fn thread_remedy(source: &io::Error) -> String {
     if Errno::from_io_error(source) == Some(Errno::AGAIN) { format!("; {NO_THREAD}") } else { String::new() }
 }
 
-/// The purpose of a system call on a member, for [`io_error`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
-    Read,
-    Write,
-    Flush,
-    WriteZeroes,
-    Extents,
-    Allocate,
-}
-
-impl Action {
-    fn words(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Write => "write",
-            Self::Flush => "flush",
-            Self::WriteZeroes => "write of zeroes",
-            Self::Extents => "search for holes",
-            Self::Allocate => "allocation",
-        }
-    }
-}
-
 /// The error of a request to the member `name` that the system ended with `errno`.
 pub(crate) fn io_error(name: impl std::fmt::Display, action: Action, start_sector: u64, sectors: u64, errno: Errno) -> IoError {
     let kind = match errno {
@@ -204,24 +180,16 @@ pub(crate) fn io_error(name: impl std::fmt::Display, action: Action, start_secto
         ""
     };
     let errno = io::Error::from(errno);
-    let context = match action {
-        Action::Flush => format!("member {name}: flush failed: {errno}"),
-        _ => format!(
-            "member {name}: {} of {} at sector {start_sector} failed: {errno}{remedy}",
-            action.words(),
-            bytes_in_words(sectors * SECTOR_BYTES as u64)
-        ),
+    let what = match action {
+        Action::Flush => TroubleKind::FlushFailed { reason: errno.to_string() },
+        Action::Read | Action::Write | Action::WriteZeroes | Action::Extents | Action::Allocate => TroubleKind::Failed {
+            action,
+            bytes: sectors * SECTOR_BYTES as u64,
+            sector: start_sector,
+            reason: format!("{errno}{remedy}"),
+        },
     };
-    IoError::new(kind, context)
-}
-
-/// `131072` as `128 KiB`: the largest unit that divides it.
-fn bytes_in_words(bytes: u64) -> String {
-    let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    match units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
-        Some((unit, name)) => format!("{} {name}", bytes / unit),
-        None => format!("{bytes} bytes"),
-    }
+    IoError::of_drive(kind, name, what)
 }
 
 #[cfg(test)]

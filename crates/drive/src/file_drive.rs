@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
-use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Timings};
+use stria_block::{BlockDevice, Completion, ErrorKind, Extent, IoError, Limits, Nanos, Operation, Request, Timings, TroubleKind};
 
 /// A block device or file on a ring.
 ///
@@ -382,11 +382,7 @@ impl FileDrive {
         let failed = self.drive.failed_flushes();
         let before = std::mem::replace(&mut self.flushes.told_failed, failed);
         if result.is_ok() && before < failed {
-            let context = format!(
-                "member {}: an earlier flush or FUA write failed: what was written before it may be lost",
-                self.drive.name()
-            );
-            return Err(IoError::new(ErrorKind::Other, context));
+            return Err(IoError::of_drive(ErrorKind::Other, self.drive.name(), TroubleKind::EarlierFlushFailed));
         }
         result
     }
@@ -581,7 +577,7 @@ mod tests {
         lanes[0].flushes.running.push(flush());
         drive.count_flush(true);
         lanes[0].flushed(&Err(IoError::new(ErrorKind::Other, "the cache is lost")));
-        assert_eq!(&*ended(&mut lanes[0], &rings[0]).unwrap_err().context, "the cache is lost");
+        assert_eq!(ended(&mut lanes[0], &rings[0]).unwrap_err().to_string(), "the cache is lost");
         for (lane, succeeds) in [(0, true), (1, false), (1, true), (0, true)] {
             lanes[lane].submit(flush());
             let result = ended(&mut lanes[lane], &rings[lane]);

@@ -5,7 +5,7 @@
 //! Any other request is a command past the block layer, or goes to the drive's own threads, see [`crate::workers`].
 
 use crate::SyncDrive;
-use crate::error::{Action, io_error};
+use crate::error::io_error;
 use crate::info::Waits;
 use crate::parts::PartOf;
 use crate::passthrough::{self, Command, Memory};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::rc::Rc;
-use stria_block::{BLOCK_ALIGN, Buffer, IoError, Nanos, Operation, Request, SECTOR_BYTES};
+use stria_block::{Action, BLOCK_ALIGN, Buffer, IoError, Nanos, Operation, Request, SECTOR_BYTES};
 
 /// linux/fs.h: `RWF_DSYNC`, durable as if by fdatasync.
 const RWF_DSYNC: i32 = 2;

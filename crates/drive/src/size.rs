@@ -30,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use stria_block::{ErrorKind, IoError, SECTOR_BYTES};
+use stria_block::{ErrorKind, IoError, SECTOR_BYTES, Trouble, TroubleKind};
 
 /// linux/fs.h: `BLKGETSIZE64`.
 const BLKGETSIZE64: Opcode = opcode::read::<usize>(0x12, 114);
@@ -73,7 +73,7 @@ pub(crate) struct Size {
     releases_begun: AtomicU64,
     releases_ended: AtomicU64,
     /// Why the drive is lost.
-    lost: OnceLock<Box<str>>,
+    lost: OnceLock<Trouble>,
     /// True once the file is seen to have no name any more.
     deleted: AtomicBool,
     /// True once that was reported.
@@ -136,26 +136,26 @@ impl Size {
 
     /// Why the drive is lost, if it is.
     pub(crate) fn lost(&self) -> Option<IoError> {
-        self.lost.get().map(|why| IoError::new(ErrorKind::Gone, &**why))
+        self.lost.get().map(|why| why.clone().error(ErrorKind::Gone))
     }
 
     /// Marks the drive as lost.
-    fn lose(&self, why: String) {
-        self.lost.get_or_init(|| why.into());
+    fn lose(&self, drive: impl std::fmt::Display, kind: TroubleKind) {
+        self.lost.get_or_init(|| Trouble { drive: drive.to_string(), kind });
     }
 
     /// Marks the drive as lost: it ends before its recorded end. `own`: the open drive.
-    pub(crate) fn lose_end(&self, own: &File, why: String) {
+    pub(crate) fn lose_end(&self, own: &File, drive: impl std::fmt::Display, why: TroubleKind) {
         let left_bytes = if self.file.is_none() { device_bytes(own).ok() } else { None };
-        self.end_early(left_bytes, why);
+        self.end_early(left_bytes, drive, why);
     }
 
     /// The same of a drive with so much left, if that is known. A device that is pulled out has no size left, and loses no data.
-    fn end_early(&self, left_bytes: Option<u64>, why: String) {
+    fn end_early(&self, left_bytes: Option<u64>, drive: impl std::fmt::Display, why: TroubleKind) {
         if left_bytes != Some(0) && self.lost.get().is_none() {
             self.cut_short.store(true, Ordering::SeqCst);
         }
-        self.lose(why);
+        self.lose(drive, why);
     }
 
     /// True once the drive is seen to have been cut short.
@@ -206,10 +206,8 @@ impl Size {
             self.deleted.store(true, Ordering::SeqCst);
         }
         if bytes < backing.bytes {
-            let whose = if backing.other.is_some() { "the file behind it" } else { "it" };
-            let before = backing.bytes;
-            return self
-                .lose_end(own, format!("member {name}: {whose} was cut short while in use, from {before} to {bytes} bytes"));
+            let (before_bytes, is_behind) = (backing.bytes, backing.other.is_some());
+            return self.lose_end(own, name, TroubleKind::CutShort { before_bytes, now_bytes: bytes, is_behind });
         }
         if backing.opened.is_none() {
             return;
@@ -221,9 +219,7 @@ impl Size {
             && let Some(left) = is_still_lacking(file, least_space_bytes(before, bytes), space_bytes)
             && (before >= bytes || !reserves_for_copies(file, bytes))
         {
-            self.lose_end(own, format!(
-                "member {name}: it was cut short while in use and made long again: {left} of the {before} bytes that it occupied are left"
-            ));
+            self.lose_end(own, name, TroubleKind::CutShortAndLong { left_bytes: left, before_bytes: before });
         }
     }
 
@@ -242,7 +238,7 @@ impl Size {
         let Some(bytes) = self.device_bytes else { return };
         let is_gone = |entry: &PathBuf| std::fs::metadata(entry).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound);
         if self.entry.as_ref().is_some_and(is_gone) {
-            return self.lose(format!("member {name} is gone: it was pulled, or its controller or cable has failed"));
+            return self.lose(name, TroubleKind::Gone);
         }
         if let Ok(now) = device_bytes(own) {
             self.compare(bytes, now, name);
@@ -252,7 +248,7 @@ impl Size {
     /// A device of `bytes` has `now`.
     fn compare(&self, bytes: u64, now: u64, name: impl std::fmt::Display) {
         if now < bytes {
-            self.end_early(Some(now), format!("member {name} has become smaller while in use, from {bytes} to {now} bytes"));
+            self.end_early(Some(now), name, TroubleKind::Smaller { before_bytes: bytes, now_bytes: now });
         }
     }
 }

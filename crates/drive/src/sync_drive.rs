@@ -3,7 +3,7 @@
 //! Tools read metadata with it, and [`FileDrive`](crate::FileDrive)s, one per lane, share it: the lock is held until the last
 //! of them, and the last of their requests, is gone (R16).
 
-use crate::error::{Action, io_error};
+use crate::error::io_error;
 use crate::info::{Sysfs, Waits, direct_alignment};
 use crate::multipath::map_over;
 use crate::passthrough::{Passthrough, lock_command_device};
@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use stria_block::{BLOCK_ALIGN, Buffer, ErrorKind, IoError, Limits, SECTOR_BYTES};
+use stria_block::{Action, BLOCK_ALIGN, Buffer, ErrorKind, IoError, Limits, SECTOR_BYTES, TroubleKind};
 
 /// An open drive. Cloning gives another handle to the same open file and lock.
 #[derive(Clone, Debug)]
@@ -359,13 +359,12 @@ impl SyncDrive {
 
     /// The error of a request after whose first `done_bytes` the drive ends.
     pub(crate) fn ends_within(&self, start_sector: u64, sectors: u64, done_bytes: usize) -> IoError {
-        let at = start_sector + (done_bytes / SECTOR_BYTES) as u64;
-        let what = format!("member {} ends at sector {at}, within {sectors} sectors from {start_sector}", self.name());
-        let what = what + ": it was cut short while in use";
+        let end_sector = start_sector + (done_bytes / SECTOR_BYTES) as u64;
+        let what = TroubleKind::EndsWithin { end_sector, sectors, start_sector };
         // The entire member is lost, not only these sectors: a write there would make the file longer, and the sectors before it
         // would read as zeros.
-        self.0.size.lose_end(self.file(), what.clone());
-        IoError::new(ErrorKind::Gone, what)
+        self.0.size.lose_end(self.file(), self.name(), what.clone());
+        IoError::of_drive(ErrorKind::Gone, self.name(), what)
     }
 
     /// The drive's name in messages.

@@ -167,7 +167,7 @@ fn requests_after_the_end_are_answered_with_errors() {
     let answers = client.answers();
     assert_eq!(answers.iter().map(|answer| answer.tag).collect::<Vec<_>>(), [1, 2]);
     let error = answers[0].result.as_ref().unwrap_err();
-    assert_eq!((error.kind, &*error.context), (ErrorKind::Gone, "ram has stopped; start it again"));
+    assert_eq!((error.kind, &**error.context), (ErrorKind::Gone, "ram has stopped; start it again"));
     assert!(lane.call(|_| ()).is_err());
 }
 

@@ -248,7 +248,7 @@ impl HostedArray {
             let drives =
                 array.members().iter().enumerate().filter_map(|(index, member)| Some((MemberId(index), member.drive()?)));
             for (member, lost) in drives.filter_map(|(member, drive)| Some((member, drive.watch.look_at_size()?))) {
-                array.with_engine(|engine| engine.lose(member, &lost.context));
+                array.with_engine(|engine| engine.lose(member, lost));
             }
             for drive in array.members().iter().filter_map(Member::drive) {
                 if drive.watch.drive().is_some_and(|drive| drive.take_deletion()) {

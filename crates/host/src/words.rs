@@ -136,8 +136,8 @@ pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
             (drive, Some(slot), reason) => Say::MemberGone { drive, slot, reason },
             (drive, None, reason) => Say::SpareGone { drive, reason },
         },
-        Event::NoSpace { member, reason } => Say::NoSpaceLeft { drive: name(member), reason: reason.clone() },
-        Event::SuperblockRefused { member, reason } => Say::SuperblockRefused { drive: name(member), reason: reason.clone() },
+        Event::NoSpace { member, error } => Say::NoSpaceLeft { drive: name(member), reason: error.to_string() },
+        Event::SuperblockRefused { member, error } => Say::SuperblockRefused { drive: name(member), reason: error.to_string() },
         Event::SpareTaken { member, slot } => Say::SpareTaken { drive: name(member), slot: *slot },
         Event::MemberInSync { member, slot } => Say::MemberInSync { drive: name(member), slot: *slot },
         Event::ReadCorrected { member, start_sector, sectors } => {
@@ -179,7 +179,7 @@ pub fn said(array: &Tree<HostedDrive>, event: &Event) -> HostSentence {
                 StopCause::GivesWay { percent } => Say::SweepGivesWay { sweep, percent },
                 StopCause::Cancelled { percent } => Say::SweepCancelled { sweep, percent, at_sector },
                 StopCause::ArrayStops { percent } => Say::SweepEndsWithArray { sweep, percent, at_sector },
-                StopCause::Failed(reason) => Say::SweepStopped { sweep, reason },
+                StopCause::Failed(fault) => Say::SweepStopped { sweep, reason: fault.to_string() },
             }
         }
         Event::Mismatch { sync_sector, sectors, culprit, repaired } => {

@@ -17,7 +17,9 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::rc::Rc;
 use stria_block::ranges::common;
-use stria_block::{BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, Segments, Tag};
+use stria_block::{
+    BlockDevice, Buffer, Completion, ErrorKind, IoError, Limits, Nanos, Operation, Request, Segments, Tag, TroubleKind,
+};
 use stria_parity::crc32c;
 
 /// 5 s: the time after the last write to a group when its checksums are written back.
@@ -730,9 +732,7 @@ impl<D: BlockDevice> Layer<D> {
         }
         let error = wrong.map(|block| {
             let sector = self.region.data.start + block * BLOCK_SECTORS;
-            let (name, advice) = (&self.name, &self.advice);
-            let what = format!("{name}: the bytes at sector {sector} do not match their checksum{advice}");
-            IoError::new(ErrorKind::Medium, what)
+            IoError::of_drive(ErrorKind::Medium, &self.name, TroubleKind::ChecksumWrong { sector, advice: self.advice.clone() })
         });
         Verdict { doubtful, error }
     }

@@ -244,9 +244,15 @@ pub struct ConditionView {
     /// Writes are refused for this: what was in flight at the last crash could not be replayed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreplayed: Option<String>,
+    /// The same for programs; absent: it has text alone, or another version sent it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub unreplayed_said: Option<ErrorSentence>,
     /// Superblocks cannot be written, for this reason: writes and flushes fail until they can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub superblock_refused: Option<String>,
+    /// The same for programs; absent: it has text alone, or another version sent it.
+    #[serde(default, deserialize_with = "stria_sentence::if_known", skip_serializing_if = "Option::is_none")]
+    pub superblock_refused_said: Option<ErrorSentence>,
     /// Drives that came back while it was served, and were left as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_alone: Vec<LeftAloneView>,
@@ -258,6 +264,18 @@ pub struct ConditionView {
     /// The cost of sweeps for clients is being measured: they are held twice for some seconds.
     #[serde(default)]
     pub measuring: bool,
+}
+
+impl ConditionView {
+    /// Why what was in flight at the last crash could not be replayed.
+    pub fn unreplayed_words(&self) -> Option<Words> {
+        self.unreplayed.clone().map(|text| Words { text, said: self.unreplayed_said.clone() })
+    }
+
+    /// Why superblocks cannot be written.
+    pub fn superblock_refused_words(&self) -> Option<Words> {
+        self.superblock_refused.clone().map(|text| Words { text, said: self.superblock_refused_said.clone() })
+    }
 }
 
 /// What an array consists of.

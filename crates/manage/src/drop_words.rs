@@ -1,15 +1,15 @@
 //! The sentences of the reasons for which members are dropped.
 
-use crate::error_words::{Cause, ErrorSentence, Words, read};
+use crate::error_words::{Cause, ErrorSentence, Words};
+use crate::io_words::said_beside;
 use stria_array::DropCause;
 use stria_block::IoError;
-use stria_host::bare_reason;
 
-/// The sentence of why a drive was dropped, or is gone; `None`: it has text alone. What a drive says has no type: it is read.
+/// The sentence of why a drive was dropped, or is gone; `None`: it has text alone.
 pub fn said_of(cause: &DropCause, drive: &str) -> Option<ErrorSentence> {
     use ErrorSentence as Say;
     let with = |error: &IoError, say: fn(String, Cause<Say>) -> Say| {
-        let (reason, cause) = Words::told(error.to_string()).parts();
+        let (reason, cause) = Words::from(error).parts();
         say(reason, cause)
     };
     Some(match cause {
@@ -23,21 +23,21 @@ pub fn said_of(cause: &DropCause, drive: &str) -> Option<ErrorSentence> {
         DropCause::Rewrite(error) => with(error, |reason, cause| Say::RewriteFailed { reason, cause }),
         DropCause::HalfWritten => Say::NoSpaceForRows {},
         DropCause::NoSpace => Say::NoSpaceToSaySo {},
-        DropCause::Gone(_) => return read(&bare_reason(cause, drive)),
+        DropCause::Gone(error) => return said_beside(error, drive),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::io_words::tests::errors;
     use stria_block::ErrorKind;
+    use stria_host::bare_reason;
 
     /// Programs get the sentence, and logs the engine's own text: both say the same.
     #[test]
     fn a_cause_and_its_sentence_have_the_same_words() {
-        let error = || {
-            IoError::new(ErrorKind::Other, "member /dev/a: write of 4 KiB at sector 8 failed: Input/output error (os error 5)")
-        };
+        let error = || errors("/dev/a").remove(5);
         let causes = [
             DropCause::Failed,
             DropCause::Removed,
@@ -49,12 +49,12 @@ mod tests {
             DropCause::Rewrite(error()),
             DropCause::HalfWritten,
             DropCause::NoSpace,
-            DropCause::Gone("member /dev/a: it was cut short while in use, from 4096 to 0 bytes".into()),
         ];
+        let causes = causes.into_iter().chain(errors("/dev/a").into_iter().map(DropCause::Gone));
         for cause in causes {
             let said = said_of(&cause, "/dev/a").unwrap_or_else(|| panic!("{cause:?} has no sentence"));
             assert_eq!(said.to_string(), bare_reason(&cause, "/dev/a"));
         }
-        assert_eq!(said_of(&DropCause::Gone("it rains".into()), "/dev/a"), None);
+        assert_eq!(said_of(&DropCause::Gone(IoError::new(ErrorKind::Gone, "it rains")), "/dev/a"), None);
     }
 }

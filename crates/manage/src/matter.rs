@@ -326,7 +326,6 @@ impl Collector<'_> {
     }
 
     fn reason(&self, kind: MatterKind, drives: &[String]) -> Option<Words> {
-        let told = |text: &Option<String>| text.clone().map(Words::told);
         let failure = |path: &String| {
             // A drive that failed, came back and failed again is there twice: the last time counts.
             let of_path = self.array.parts.members.iter().rev().filter(|member| member.path == *path);
@@ -335,8 +334,8 @@ impl Collector<'_> {
             Some(DroppedMember { drive: path.clone(), reason, cause: said.into() })
         };
         match kind {
-            MatterKind::ReadOnly => told(&self.array.condition.unreplayed),
-            MatterKind::SuperblockRefused => told(&self.array.condition.superblock_refused),
+            MatterKind::ReadOnly => self.array.condition.unreplayed_words(),
+            MatterKind::SuperblockRefused => self.array.condition.superblock_refused_words(),
             MatterKind::LeftAlone => {
                 let left = self.array.condition.left_alone.iter().find(|left| drives.contains(&left.path))?;
                 Some(Words { text: left.text.clone(), said: left.said.clone() })
@@ -809,7 +808,6 @@ pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error_words::read;
 
     #[test]
     fn what_is_not_served_is_explained_unless_it_was_stopped_on_purpose() {
@@ -943,7 +941,13 @@ mod tests {
     #[test]
     fn only_drives_whose_slot_nobody_holds_are_named() {
         let member = |slot: usize, path: &str, role: &str, failure: Option<&str>| {
-            let said = failure.and_then(read);
+            let cut = |before_bytes| Some(ErrorSentence::CutShort { before_bytes, now_bytes: 0 });
+            let said = match failure {
+                Some("replaced") => Some(ErrorSentence::ReplacedByAnother {}),
+                Some(text) if text.contains("from 8192 to") => cut(8192),
+                Some(text) if text.contains("from 4096 to") => cut(4096),
+                _ => None,
+            };
             serde_json::json!({"slot": slot, "path": path, "role": role, "failure": failure, "failure_said": said, "read_errors": 0, "hedged_reads": 0,
                 "wrong_sectors": 0, "repaired_sectors": 0, "read_count": 0, "write_count": 0, "read_bytes": 0, "written_bytes": 0})
         };

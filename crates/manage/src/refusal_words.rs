@@ -35,7 +35,8 @@ impl From<Refusal> for Words {
                 Say::BlocksOfDriveTooLarge { drive: name, drive_bytes: block_bytes.into(), array_bytes: array_bytes.into() }
             }
             Refusal::SlotTaken(slot) => Say::SlotTaken { slot },
-            Refusal::NotAdmitted(text) | Refusal::StopFailed(text) => return Self::told(text),
+            Refusal::NotAdmitted(text) => return text.into(),
+            Refusal::StopFailed(error) => return (&error).into(),
         }
         .into()
     }

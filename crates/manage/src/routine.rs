@@ -16,12 +16,13 @@ mod foresight;
 use crate::api::{ArrayView, EventView, HealthView, ReplaceRequest, RoutineView, ScrubRequest, ScrubView};
 use crate::clock::now_s;
 use crate::config::{Config, ReplacementConfig, RoutineConfig};
-use crate::event_words::ServiceSentence;
+use crate::event_words::{EventSentence, ServiceSentence};
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;
 use crate::threads;
 use crate::view::{all_members, is_cancelled, is_held, is_redundant_itself, may_write, plain_event, said_event, tree};
+use crate::warning_words::WarningSentence;
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -604,7 +605,9 @@ impl Work {
             Ok(done) => done,
             Err(error) => {
                 self.again_at.insert(uuid.clone(), Instant::now() + AGAIN_AFTER);
-                return Self::event(service, name, "warning", format!("the scrub of \"{name}\" by schedule waits: {error}"));
+                let (reason, cause) = error.words().parts();
+                let said = WarningSentence::ScrubWaits { array: name.clone(), reason, cause };
+                return service.events().push(said_event(name, "warning", EventSentence::Warning(said)));
             }
         };
         let parts = tree(view).into_iter().map(|part| part.identity.uuid.clone());

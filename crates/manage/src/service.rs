@@ -22,6 +22,7 @@ use crate::free::check_free;
 use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
 use crate::ublk::BlockSpec;
+use crate::warning_words::WarningSentence;
 use crate::{since, start_words, threads, view};
 use caches::set_free_caches;
 use served::{STATUS_WITHIN, Served, lock, set_speed, silent};
@@ -364,10 +365,9 @@ impl Service {
         if let Some(request) = self.ledger.get().and_then(|ledger| ledger.speed(&uuid_text(&served.uuid)))
             && let Err(error) = set_speed(served, &request)
         {
-            let word = shell_word(name);
-            let text =
-                format!("the bounds on speed that \"{name}\" had do not apply: {error}; `stria speed {word}` sets new ones");
-            self.events.push(view::plain_event(name, "warning", text));
+            let (reason, cause) = error.words().parts();
+            let said = WarningSentence::SpeedDoesNotApply { array: name.clone(), reason, cause };
+            self.events.push(view::said_event(name, "warning", EventSentence::Warning(said)));
         }
     }
 

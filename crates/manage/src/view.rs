@@ -6,14 +6,16 @@ use crate::api::{
 };
 use crate::clock::now_ms;
 use crate::drop_words;
-use crate::error_words::{ErrorSentence, Known, Used, Words, read};
+use crate::error_words::{ErrorSentence, Known, Used, Words};
 use crate::event_words::{EventSentence, told_as_one};
+use crate::io_words;
 use crate::plan_words::Failures;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_array::{Event, Health, Level, LogStatus, MemberState, MemberStatus, StopCause, SweepKind, SweepStatus, Synced};
-use stria_block::Latency;
-use stria_block::SECTOR_BYTES;
+use stria_array::{
+    Event, Health, Level, LogStatus, MemberState, MemberStatus, StopCause, SweepFault, SweepKind, SweepStatus, Synced,
+};
+use stria_block::{IoError, Latency, SECTOR_BYTES};
 use stria_drive::{DriveKind, Way, monotonic_now};
 use stria_format::md::uuid_text;
 use stria_host::{
@@ -89,7 +91,14 @@ pub fn array(array: &ArrayReport) -> ArrayView {
 /// The words come later, from the rest of the view.
 fn condition(array: &ArrayReport, spans: &[ArrayView]) -> ConditionView {
     let status = &array.status;
-    let of_spans = |reason: fn(&ConditionView) -> &Option<String>| spans.iter().find_map(|span| reason(&span.condition).clone());
+    let words = |error: &Option<IoError>, of_span: fn(&ConditionView) -> Option<Words>| {
+        let own = error.as_ref().map(Words::from);
+        own.or_else(|| spans.iter().find_map(|span| of_span(&span.condition))).map(|words| (words.text, words.said)).unzip()
+    };
+    let (unreplayed, unreplayed_said) = words(&status.unreplayed, ConditionView::unreplayed_words);
+    let (superblock_refused, superblock_refused_said) =
+        words(&status.superblock_refused, ConditionView::superblock_refused_words);
+    let (unreplayed_said, superblock_refused_said) = (unreplayed_said.flatten(), superblock_refused_said.flatten());
     ConditionView {
         health: spans.iter().map(|span| span.condition.health).fold(health_view(status.health), Ord::max),
         state: String::new(),
@@ -98,8 +107,10 @@ fn condition(array: &ArrayReport, spans: &[ArrayView]) -> ConditionView {
         headline_before: None,
         clean: status.clean && spans.iter().all(|span| span.condition.clean),
         read_only: status.read_only,
-        unreplayed: status.unreplayed.clone().or_else(|| of_spans(|condition| &condition.unreplayed)),
-        superblock_refused: status.superblock_refused.clone().or_else(|| of_spans(|condition| &condition.superblock_refused)),
+        unreplayed,
+        unreplayed_said,
+        superblock_refused,
+        superblock_refused_said,
         left_alone: Vec::new(),
         trim_zeroes: array.tree().into_iter().flat_map(|array| array.drives()).all(|drive| drive.info.limits.unmap_zeroes),
         paused: false,
@@ -157,7 +168,9 @@ pub fn unseen(name: &str, uuid: &[u8; 16], silent_s: u64) -> ArrayView {
             clean: false,
             read_only: false,
             unreplayed: None,
+            unreplayed_said: None,
             superblock_refused: None,
+            superblock_refused_said: None,
             left_alone: Vec::new(),
             trim_zeroes: false,
             paused: false,
@@ -641,8 +654,8 @@ fn cause_of(notice: &Notice) -> Option<ErrorSentence> {
             | HostSentence::MemberGone { drive, .. }
             | HostSentence::SpareGone { drive, .. },
         ) => drop_words::said_of(cause, drive),
-        (Event::NoSpace { reason, .. } | Event::SuperblockRefused { reason, .. }, _)
-        | (Event::SweepStopped { cause: StopCause::Failed(reason), .. }, _) => read(reason),
+        (Event::NoSpace { error, .. } | Event::SuperblockRefused { error, .. }, _)
+        | (Event::SweepStopped { cause: StopCause::Failed(SweepFault::Io(error)), .. }, _) => io_words::said_of(error),
         _ => None,
     }
 }
@@ -766,13 +779,15 @@ mod tests {
     use super::*;
     use crate::error_words::Cause;
     use stria_array::MemberId;
-    use stria_block::{ErrorKind, IoError};
+    use stria_block::{Action, ErrorKind, TroubleKind};
 
     /// The reason was shown in English in every language.
     #[test]
     fn an_event_of_a_dropped_member_has_the_sentence_of_its_reason() {
         let context = "member /dev/a: write of 4 KiB at sector 8 failed: Input/output error (os error 5)";
-        let cause = stria_array::DropCause::Write(IoError::new(ErrorKind::Other, context));
+        let reason = "Input/output error (os error 5)".into();
+        let failed = TroubleKind::Failed { action: Action::Write, bytes: 4096, sector: 8, reason };
+        let cause = stria_array::DropCause::Write(IoError::of_drive(ErrorKind::Other, "/dev/a", failed));
         let said = HostSentence::MemberDropped { drive: "/dev/a".into(), slot: 1, reason: cause.to_string() };
         let kind = NoticeKind::Engine(Event::MemberFailed { member: MemberId(1), slot: Some(1), cause });
         let cause = cause_of(&Notice { array: "tank".into(), kind, said }).expect("it has one");

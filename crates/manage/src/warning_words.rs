@@ -151,8 +151,9 @@ mod tests {
         ];
         let sources: String = files.iter().map(|file| std::fs::read_to_string(folder.join(file)).expect("a source")).collect();
         let sources = sources.replace('\\', " ").split_whitespace().collect::<Vec<_>>().join(" ");
-        // Their words stand in several literals.
-        let is_made = |code: &str| code.starts_with("Cache") || code.contains("Test");
+        // Their words stand in several literals, or here alone.
+        let own = ["ScrubWaits", "SpeedDoesNotApply", "StartsWithoutDrive"];
+        let is_made = |code: &str| code.starts_with("Cache") || code.contains("Test") || own.contains(&code);
         let mut lacking = Vec::new();
         for (code, english) in Say::TEXTS.iter().filter(|(code, _)| !is_made(code)) {
             let literals = english.split('{').map(|part| part.split_once('}').map_or(part, |(_, literal)| literal));

@@ -17,7 +17,7 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings plan_values order_sentence result_words warning_values error_words plan_words drop_words refusal_words join_words denial_words drive_words health_words alarm_words warning_words start_words event_words
+        settings plan_values order_sentence result_words warning_values error_words io_words plan_words drop_words refusal_words join_words denial_words drive_words health_words alarm_words warning_words start_words event_words
         api clock log threads event_log mounts udev toml_line atomic_file
         sockets lane_spec directory free ledger ublk
         view since tools
@@ -90,7 +90,7 @@ fn of_the_tree_on_real_drives() {
 fn of_small_crates() {
     holds(
         "crates/block",
-        "arena buffer ranges limits error request device fault lane_client mailbox ram sectors shown timings process_limits",
+        "arena buffer ranges limits trouble error request device fault lane_client mailbox ram sectors shown timings process_limits",
     );
     holds("crates/alarm", "config event journal channel heartbeat messenger acknowledged tracker");
     holds("crates/health", "words admin judge mark nvme smartctl book read cache peers seat firmware erase");

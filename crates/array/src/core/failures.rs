@@ -151,7 +151,7 @@ impl Core {
     pub fn meet_no_space(&self, member: MemberId, error: &IoError) -> IoError {
         let now = self.now();
         if !self.no_space.is_careful(now) {
-            self.event(Event::NoSpace { member, reason: error.context.to_string() });
+            self.event(Event::NoSpace { member, error: error.clone() });
         }
         let until = self.no_space.meet(now);
         self.members.borrow_mut().get_mut(member).no_space_until = until;

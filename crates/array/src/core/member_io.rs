@@ -151,7 +151,7 @@ impl Core {
         }
         if error.kind == ErrorKind::Gone {
             // Whatever was asked: what it can no longer read must not be corrected by writing to it.
-            self.lose_member(member, DropCause::Gone(error.context.clone()));
+            self.lose_member(member, DropCause::Gone(error.clone()));
         }
     }
 

@@ -187,7 +187,7 @@ mod tests {
         let failed = |reason: &str| Event::MemberFailed {
             member: MemberId(1),
             slot: Some(1),
-            cause: crate::DropCause::Gone(reason.into()),
+            cause: crate::DropCause::Gone(stria_block::IoError::new(stria_block::ErrorKind::Gone, reason)),
         };
         assert_eq!(events.merge(1, failed("it did"), false), [failed("it did")]);
         assert_eq!(events.merge(0, failed("by others"), false), []);

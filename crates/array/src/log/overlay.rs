@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
-use stria_block::Data;
 use stria_block::ranges::common;
+use stria_block::{Data, IoError};
 
 /// The members that hold the records of some rows, with their slots.
 pub(crate) type ReplayHolders = SmallVec<[(usize, MemberId); 2]>;
@@ -20,7 +20,7 @@ pub(crate) struct Overlay {
     /// The members that hold the last run's records, for each set of parity members that has some.
     holders: RefCell<BTreeSet<ReplayHolders>>,
     /// Why replay gave up.
-    given_up: RefCell<Option<String>>,
+    given_up: RefCell<Option<IoError>>,
 }
 
 impl Overlay {
@@ -79,12 +79,12 @@ impl Overlay {
     }
 
     /// Replay gives up.
-    pub fn give_up(&self, reason: String) {
-        *self.given_up.borrow_mut() = Some(reason);
+    pub fn give_up(&self, error: IoError) {
+        *self.given_up.borrow_mut() = Some(error);
     }
 
     /// Why replay gave up, if it did.
-    pub fn unreplayed(&self) -> Option<String> {
+    pub fn unreplayed(&self) -> Option<IoError> {
         self.given_up.borrow().clone()
     }
 

@@ -129,7 +129,7 @@ impl Running {
 
     /// The reason for which replay gave up.
     pub fn unreplayed(&self) -> Option<String> {
-        self.array.status().unreplayed
+        self.array.status().unreplayed.map(|error| error.to_string())
     }
 
     /// Lets sweeps run until redundancy is consistent everywhere.

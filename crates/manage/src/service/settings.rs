@@ -8,9 +8,11 @@ use super::caches::{drives_in_use, drives_without_cache, set_caches};
 use super::served::lock;
 use super::{Held, Served, Service, Unstarted};
 use crate::api::{ApiError, ApiErrorKind, Done};
-use crate::error_words::ErrorSentence;
+use crate::error_words::{ErrorSentence, Words};
+use crate::event_words::EventSentence;
 use crate::settings::SettingsRequest;
 use crate::ublk::BlockSpec;
+use crate::warning_words::WarningSentence;
 use crate::{sockets, view};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -220,8 +222,9 @@ impl Service {
         let options = OpenOptions { nested: served.options.nested, ..OpenOptions::default() };
         let Ok((found, refused)) = find_readable(drives, options) else { return drives.to_vec() };
         for error in refused {
-            let text = format!("{error}; array \"{}\" starts without this drive if it can", served.name);
-            self.events.push(view::plain_event(&served.name, "warning", text));
+            let (reason, cause) = Words::from(error).parts();
+            let said = WarningSentence::StartsWithoutDrive { reason, cause, array: served.name.clone() };
+            self.events.push(view::said_event(&served.name, "warning", EventSentence::Warning(said)));
         }
         match found.arrays.into_iter().find(|array| array.uuid == served.uuid) {
             Some(array) => array.drives,

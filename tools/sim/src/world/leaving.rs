@@ -53,7 +53,9 @@ impl World<'_> {
             if let Some(leaf) = self.leaf_of(drive) {
                 let leaf = self.node().leaf(leaf);
                 let member = leaf.handle_of(drive).expect("it is in use there");
-                leaf.with_engine(|engine| engine.lose(member, "it was cut short while in use"));
+                leaf.with_engine(|engine| {
+                    engine.lose(member, stria_block::IoError::new(stria_block::ErrorKind::Gone, "it was cut short while in use"))
+                });
             }
         }
     }
