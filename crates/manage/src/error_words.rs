@@ -1,6 +1,7 @@
 //! The sentences of refusals and failures: what the API answers, how a job fails, and why an array is not served.
 //!
-//! A text that an operating system, a drive or a lower crate gave has no sentence. In another sentence it is a `reason`.
+//! Lower crates refuse with values, of which `join_words`, `io_words` and the other modules of this kind make sentences. A text
+//! that an operating system or a drive gave has none. In another sentence it is a `reason`.
 
 use crate::denial_words;
 use crate::drive_words;
@@ -65,13 +66,6 @@ impl Words {
     }
 }
 
-impl Words {
-    /// The words of a text that was made without its sentence.
-    pub fn told(text: String) -> Self {
-        Self { said: read(&text), text }
-    }
-}
-
 impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -122,7 +116,6 @@ impl From<HostError> for Words {
             HostError::Io(error) => io_words::said_of(error),
             HostError::Denied(denial) => Some(denial_words::said_of(denial)),
             HostError::Create(CreateError::Name { name }) => Some(ErrorSentence::NameUnusable { name: name.clone() }),
-            HostError::Refused(text) | HostError::Unsafe(text) | HostError::Usage(text) => read(text),
             _ => None,
         };
         // A program shows the sentence in place of the text, so a sentence that differs from the text is left out.
@@ -154,7 +147,7 @@ impl fmt::Display for Told {
 
 impl From<Failure> for Told {
     fn from(failure: Failure) -> Self {
-        Self { words: Words::told(failure.to_string()).into(), failure }
+        Self { words: Box::new(failure.to_string().into()), failure }
     }
 }
 
@@ -199,10 +192,9 @@ impl fmt::Display for Detail {
     }
 }
 
-/// The sentence of a text that was made without it, if it has one.
+/// The sentence of a note in the text of a result, if it has one.
 pub fn read(text: &str) -> Option<ErrorSentence> {
-    let is_read = |(code, _): &(&'static str, &'static str)| OF_ENGINE.contains(code) || OF_COMMANDS.contains(code);
-    read_among(ErrorSentence::TEXTS.iter().copied().filter(is_read), text)
+    read_among(ErrorSentence::TEXTS.iter().copied().filter(|(code, _)| IN_RESULTS.contains(code)), text)
 }
 
 /// The sentence of a text among these.
@@ -219,25 +211,13 @@ pub fn read_among<T: serde::de::DeserializeOwned + fmt::Display>(
             _ => Value::from(text),
         };
         let value = |name: &str, text: &str| warning_values::value_of(name, text).unwrap_or_else(|| plain(name, text));
-        let text_of = |wanted: &str| values.iter().find(|(name, _)| *name == wanted).map(|(_, text)| *text);
-        let cause = text_of("reason").and_then(read);
-        // Their text says everything, whatever the reason is.
-        if ["member-unusable", "of-member"].contains(&&*code) && cause.is_none() {
-            return None;
-        }
-        let causes = text_of("advice").and_then(|text| text.split("; ").map(read).collect::<Option<Vec<_>>>());
-        let mut all: Map<String, Value> = values.iter().map(|(name, text)| ((*name).to_owned(), value(name, text))).collect();
-        all.insert("cause".into(), json!(cause));
-        all.insert("causes".into(), json!(causes));
+        let all: Map<String, Value> = values.iter().map(|(name, text)| ((*name).to_owned(), value(name, text))).collect();
         serde_json::from_value(json!({"code": code, "values": all})).ok()
     })
 }
 
-/// The sentences whose text the engine makes, in crates that know no codes.
-const OF_ENGINE: &[&str] = &["StillCarries"];
-
-/// The sentences whose text commands make.
-const OF_COMMANDS: &[&str] = &["CacheIgnoresCommand"];
+/// The sentences of errors that stand in the text of a result: what a destroyed array has left on its drives.
+const IN_RESULTS: &[&str] = &["StillCarries"];
 
 /// The arrays that are known, for a refusal of a name that is none of theirs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -678,8 +658,7 @@ sentences! {
 
 #[cfg(test)]
 mod tests {
-    use super::{Cause, ErrorSentence as Say, Lack, Lacks, OF_COMMANDS, OF_ENGINE, SilentDrives, Words, read};
-    use std::path::Path;
+    use super::{Cause, ErrorSentence as Say, Lack, Lacks, SilentDrives, Words, read};
 
     #[test]
     fn a_cause_adds_its_sentence_for_programs_and_nothing_to_the_text() {
@@ -696,32 +675,12 @@ mod tests {
         assert_eq!(serde_json::from_value::<Say>(json).expect("the same"), said);
     }
 
-    /// A text of the engine that changes there and not here would lose its translation.
     #[test]
-    fn the_sentences_of_the_engine_are_those_that_it_gives() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-        let files = ["host/src/denial.rs", "manage/src/meant.rs", "manage/src/service/caches.rs"];
-        // Their words stand in several literals: other tests have them.
-        let in_parts = ["CutShort", "CutShortBehind", "ZeroesOf"];
-        let sources = files.map(|file| std::fs::read_to_string(folder.join(file)).expect("a source")).join("\n");
-        // A literal may go on in the next line.
-        let sources = sources.replace('\\', " ").split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_read = |code: &&str| (OF_ENGINE.contains(code) || OF_COMMANDS.contains(code)) && !in_parts.contains(code);
-        let mut lacking = Vec::new();
-        for (code, english) in Say::TEXTS.iter().filter(|(code, _)| is_read(code)) {
-            let literals = english.split('{').map(|part| part.split_once('}').map_or(part, |(_, literal)| literal));
-            let phrases = literals.flat_map(|literal| literal.split(['"', ',', ':', ';', '(', ')'])).map(str::trim);
-            lacking
-                .extend(phrases.filter(|phrase| phrase.contains(' ') && !sources.contains(phrase)).map(|phrase| (code, phrase)));
-        }
-        assert_eq!(lacking, []);
-    }
-
-    #[test]
-    fn a_text_has_the_sentence_that_gives_it() {
-        let said = Say::CutShort { before_bytes: 4096, now_bytes: 0 };
+    fn a_note_in_a_result_has_the_sentence_that_gives_it() {
+        let said = Say::StillCarries { drive: "/dev/a".into(), contents: "a GPT at sector 8".into() };
         assert_eq!(read(&said.to_string()), Some(said));
         assert_eq!(read("it is too wet"), None);
+        assert_eq!(read(&Say::NoArrayOnDrives {}.to_string()), None, "errors have their sentences where they are made");
     }
 
     /// Another version stored the record before the value was added.

@@ -7,11 +7,10 @@ use std::path::{Path, PathBuf};
 use stria_block::shown;
 use stria_format::md::Assembly;
 use stria_host::{Found, OpenOptions, block_devices, find, find_readable, short_name};
-use stria_terminal::Failure;
 
 /// The arrays on these drives, or on all block devices and the image files of the configuration `config` if none is named; and
 /// the drives.
-pub fn look(drives: &[PathBuf], config: &Path) -> Result<(Vec<Assembly>, Vec<PathBuf>), Failure> {
+pub fn look(drives: &[PathBuf], config: &Path) -> Result<(Vec<Assembly>, Vec<PathBuf>), Told> {
     let options = OpenOptions { read_only: true, force: true, ..OpenOptions::default() };
     let found = find_on(drives, config, options)?;
     let members = drives_of(&found.assemblies);
@@ -19,7 +18,7 @@ pub fn look(drives: &[PathBuf], config: &Path) -> Result<(Vec<Assembly>, Vec<Pat
 }
 
 /// What lies on these drives, or else on all that [`look`] looks at.
-pub fn find_on(drives: &[PathBuf], config: &Path, options: OpenOptions) -> Result<Found, Failure> {
+pub fn find_on(drives: &[PathBuf], config: &Path, options: OpenOptions) -> Result<Found, Told> {
     if !drives.is_empty() {
         return Ok(find(drives, options)?);
     }

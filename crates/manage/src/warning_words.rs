@@ -1,6 +1,6 @@
 //! The sentences of warnings: about an array that starts or stops, and about the work of the service and the daemon.
 //!
-//! Their texts are made in many places, some of them in crates that know no codes; [`crate::event_words::told`] reads them back.
+//! Some of their texts are made in crates that know no codes; [`crate::event_words::told`] reads those back.
 
 use crate::error_words::{Cause, ErrorSentence};
 use crate::warning_values::{Lacking, Left, Records, Updates};

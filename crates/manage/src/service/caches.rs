@@ -4,8 +4,10 @@
 //! So a cache is not switched on under an array that counts on there being none, but only while the array is stopped. If another
 //! program or a reset switches one on, it is switched off again.
 
+use crate::error_words::{ErrorSentence, Words};
 use crate::free::check_free;
 use crate::settings::WriteMode;
+use crate::warning_words::WarningSentence;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -50,17 +52,18 @@ pub fn keep<E: ToString>(
     on: bool,
     ask: impl Fn(&Path) -> Result<bool, E>,
     set: impl Fn(&Path, bool) -> Result<(), E>,
-) -> (Vec<PathBuf>, Vec<String>) {
-    let (wanted, other) = if on { ("on", "off") } else { ("off", "on") };
-    let words = |drive: &Path, outcome: Result<(), String>| match (drive.display(), outcome) {
-        (drive, Ok(())) => {
-            format!("the write cache of {drive} was {other}, as after a reset of its controller: it is {wanted} again, as set")
-        }
-        (drive, Err(why)) => {
-            format!("the write cache of {drive} is {other}, though {wanted} is set, and cannot be switched: {why}")
+) -> (Vec<PathBuf>, Vec<WarningSentence>) {
+    use WarningSentence as Say;
+    let said = |drive: &Path, outcome: Result<(), Words>| {
+        let drive = drive.display().to_string();
+        match (on, outcome.map_err(Words::parts)) {
+            (true, Ok(())) => Say::CacheOnAgain { drive },
+            (false, Ok(())) => Say::CacheOffAgain { drive },
+            (true, Err((reason, cause))) => Say::CacheStaysOff { drive, reason, cause },
+            (false, Err((reason, cause))) => Say::CacheStaysOn { drive, reason, cause },
         }
     };
-    set_again(drives, known, on, ask, set, words)
+    set_again(drives, known, on, ask, set, said)
 }
 
 /// Switches the write caches off that are on although their array sends no flushes to their drives. Returns the drives on which
@@ -72,7 +75,7 @@ pub fn keep_off<E: ToString>(
     ask: impl Fn(&Path) -> Result<bool, E>,
     set: impl Fn(&Path, bool) -> Result<(), E>,
 ) -> (Vec<PathBuf>, Vec<String>) {
-    let words = |drive: &Path, outcome: Result<(), String>| {
+    let words = |drive: &Path, outcome: Result<(), Words>| {
         let (word, drive) = (shell_word(array), drive.display());
         let found = format!(
             "the write cache of {drive} was switched on by another program or by a reset. Array \"{array}\" sends it no flushes, because its cache was off when it was opened"
@@ -87,21 +90,21 @@ pub fn keep_off<E: ToString>(
     set_again(drives, known, false, ask, set, words)
 }
 
-fn set_again<E: ToString>(
+fn set_again<E: ToString, S>(
     drives: &[PathBuf],
     known: &[PathBuf],
     on: bool,
     ask: impl Fn(&Path) -> Result<bool, E>,
     set: impl Fn(&Path, bool) -> Result<(), E>,
-    words: impl Fn(&Path, Result<(), String>) -> String,
-) -> (Vec<PathBuf>, Vec<String>) {
+    words: impl Fn(&Path, Result<(), Words>) -> S,
+) -> (Vec<PathBuf>, Vec<S>) {
     let (mut differ, mut warnings) = (Vec::new(), Vec::new());
     for drive in drives.iter().filter(|drive| ask(drive).is_ok_and(|found| found != on)) {
-        let outcome = set(drive, on).map_err(|error| error.to_string());
-        let outcome = outcome.and_then(|()| match ask(drive).is_ok_and(|found| found == on) {
-            true => Ok(()),
-            false => Err("it ignores the command".into()),
-        });
+        let outcome = match set(drive, on) {
+            Err(error) => Err(Words::from(error.to_string())),
+            Ok(()) if ask(drive).is_ok_and(|found| found == on) => Ok(()),
+            Ok(()) => Err(ErrorSentence::CacheIgnoresCommand {}.into()),
+        };
         differ.extend(outcome.is_err().then(|| drive.clone()));
         if outcome.is_ok() || !known.contains(drive) {
             warnings.push(words(drive, outcome));
@@ -173,6 +176,7 @@ pub fn set_caches(drives: &[PathBuf], on: bool) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error_words::Cause;
     use std::cell::RefCell;
 
     /// A reset of the controller once ended the setting, and the status went on to say "off, as set".
@@ -195,12 +199,14 @@ mod tests {
         assert_eq!(*was_set.borrow(), drives[1..3]);
         assert_eq!(differ, drives[2..3]);
         assert!(
-            warnings[0].starts_with("the write cache of /dev/reset was on") && warnings[0].ends_with("it is off again, as set"),
+            warnings[0].to_string().starts_with("the write cache of /dev/reset was on")
+                && warnings[0].to_string().ends_with("it is off again, as set"),
             "{warnings:?}"
         );
-        assert!(warnings[1].contains("/dev/stubborn is on, though off is set") && warnings.len() == 2, "{warnings:?}");
+        let WarningSentence::CacheStaysOn { drive, cause: Cause(Some(cause)), .. } = &warnings[1] else { panic!("{warnings:?}") };
+        assert_eq!((&**drive, &**cause, warnings.len()), ("/dev/stubborn", &ErrorSentence::CacheIgnoresCommand {}, 2));
         let (differ, warnings) = keep(&drives[2..3], &[], false, ask, |_, _| Err("it refuses"));
-        assert!(differ.len() == 1 && warnings[0].ends_with("cannot be switched: it refuses"), "{warnings:?}");
+        assert!(differ.len() == 1 && warnings[0].to_string().ends_with("cannot be switched: it refuses"), "{warnings:?}");
         let (still, warnings) = keep(&drives[2..3], &differ, false, ask, |_, _| Err("it refuses"));
         assert_eq!((still, warnings), (differ, vec![]), "it is told once, and not every minute");
     }

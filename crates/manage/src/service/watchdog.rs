@@ -4,7 +4,7 @@ use super::Service;
 use super::caches::{drives_in_use, drives_without_cache, keep, keep_off, switch, without_cache};
 use super::served::{STATUS_WITHIN, Served, lock};
 use crate::api::ArrayView;
-use crate::event_words::{Asked, InKernel, ServiceSentence};
+use crate::event_words::{Asked, EventSentence, InKernel, ServiceSentence};
 use crate::{threads, view};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,8 @@ impl Service {
         let is_current = lock(&served.held).drive_caches == Some(on);
         if is_current {
             *lock(&served.caches.differ) = differ;
-            warnings.into_iter().for_each(|text| self.events.push(view::plain_event(&served.name, "warning", text)));
+            let event = |said| view::said_event(&served.name, "warning", EventSentence::Warning(said));
+            warnings.into_iter().for_each(|said| self.events.push(event(said)));
         }
     }
 
