@@ -16,8 +16,10 @@ const PAGE = 200;
 const MOST = 1000;
 const SEARCH_AFTER_MS = 400;
 
+/** For a search: a reader types a plain space before a unit. */
+const plain = (text: string) => unmarked(text).toLowerCase().replaceAll("\u00a0", " ");
 /** Whether an event has this text, in the server's English or as the page words it. */
-const has = (event: Event, text: string) => event.text.includes(text) || (unmarked(worded(event.said, event.cause) ?? "").toLowerCase().includes(text.toLowerCase()));
+const has = (event: Event, text: string) => event.text.includes(text) || plain(worded(event.said, event.cause) ?? "").includes(plain(text));
 
 /** The events that are wanted. The server searches all of them in its English; the latest are searched here as well, in the reader's language. */
 async function found(wanted: { array: string; text: string; limit: number }, is_unattended: boolean): Promise<EventPage> {

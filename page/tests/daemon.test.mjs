@@ -75,7 +75,7 @@ test("the bad day: a drive is lost under load, found, explained, replaced and re
     // A newcomer reads all of it, chooses, reads the plan, and does it.
     let human_s = (await reading_s(page.locator(".verdict"))) + (await reading_s(matter));
     await press(page, "Add new.img: show the plan");
-    await dialog(page).getByText(/^new\.img is filled with what tank lacks. It takes about \d+ s \(an estimate\), until about (?:\d{1,2} \w+, )?\d\d:\d\d\./).waitFor();
+    await dialog(page).getByText(/^new\.img is filled with what tank lacks. It takes about \d+\ss \(an estimate\), until about (?:\d{1,2} \w+, )?\d\d:\d\d\./).waitFor();
     human_s += (await reading_s(dialog(page))) + 2 * PRESS_S;
     await dialog(page).getByText("What will be written where").first().click();
     await dialog(page).getByRole("row", { name: /new\.img/ }).waitFor();
@@ -510,6 +510,38 @@ test("a daemon that crashes is named with the time since, and its state is the p
     await machine.start();
     await until("the banner to go", async () => (await page.getByText(/No answer since/).count()) === 0);
     await headline(page, "All is well.");
+  });
+});
+
+test("an alarm is acknowledged by the page and stays so over a restart of the daemon, while the first screen says what is wrong", async () => {
+  let drives;
+  const prepare = (machine) => {
+    drives = array_and_new(machine, "tank", "5", 3);
+  };
+  await on(prepare, 1, async (machine, page) => {
+    await headline(page, "All is well.");
+    machine.stria("fail", "tank", "1", "--force");
+    const lost = "Array tank has lost a drive. All data is there, but one more failure loses it.";
+    await headline(page, lost);
+    await page.getByRole("link", { name: "Alarms" }).click();
+    await press(page, `I know of it tank Fail ${drives[1]}`);
+    const known = page.getByText(/knows of it, since (?:\d{1,2} \w+, )?\d\d:\d\d/).first();
+    await known.waitFor();
+    await page.getByRole("link", { name: /^Now/ }).click();
+    await headline(page, lost);
+    await known.waitFor();
+    await machine.end("SIGKILL");
+    await page.getByText(/No answer since/).first().waitFor();
+    await machine.start();
+    await until("the banner to go", async () => (await page.getByText(/No answer since/).count()) === 0);
+    await headline(page, lost);
+    await known.waitFor();
+    await page.getByRole("link", { name: "Alarms" }).click();
+    await press(page, "Take back tank DegradedArray");
+    await page.getByRole("button", { name: "I know of it tank DegradedArray" }).waitFor();
+    await page.getByRole("link", { name: "Activity" }).click();
+    await page.getByRole("checkbox", { name: /Only orders/ }).check();
+    await page.getByText(`acknowledgement of alarm Fail on array tank (${drives[1]})`).first().waitFor();
   });
 });
 

@@ -28,6 +28,9 @@ async function on(scene, work, { below = "", place = "", ...options } = {}) {
   }
 }
 
+/** Text as a reader sees it: no line ends at some of its spaces. */
+const spaced = (text) => text.replaceAll("\u00a0", " ");
+
 /** Waits until the tab has this title: the machine's name is told later than its state. */
 const titled = (page, title) => page.waitForFunction((title) => document.title === title, title);
 
@@ -73,7 +76,7 @@ test("the first screen says what is wrong, since when, which drive, what to do, 
     // The drives are told later than the state.
     await case_.getByText(/is free and fits/).waitFor();
     const has = async (part, all) => {
-      const text = await part.innerText();
+      const text = await part.innerText().then(spaced);
       for (const words of all) assert.ok(text.includes(words), `${words} in: ${text}`);
     };
     await has(page.locator(".verdict"), ["17 min ago", "It survives 1 more failure."]);
@@ -81,7 +84,7 @@ test("the first screen says what is wrong, since when, which drive, what to do, 
     assert.equal(await case_.getByText("I/O error").isVisible(), false, "what nobody has to read first is folded");
     await case_.getByText("Details").click();
     await has(case_, ["any one drive", "I/O error", "/dev/nvme3n1", "See tank"]);
-    assert.equal(await case_.locator(".bay.marked .bay-slot").innerText(), "3");
+    assert.equal(await case_.locator(".bay.marked .bay-slot").innerText().then(spaced), "3");
     assert.match(await page.title(), /^\(1\) /);
   });
   // Where no free drive fits, one is to be fetched.
@@ -102,12 +105,12 @@ test("where a free drive is at hand, two presses and few words lead to the order
   await on("degraded", async (page, server) => {
     const { words, presses, told, after } = await bad_day(page, server);
     assert.ok(words <= 130 && after <= 100 && presses === 2, `${words} words and ${presses} presses to the order, ${after} words after it`);
-    assert.match(told, /^Add a drive – tank\s+Step 1 of 2\s+nvme12n1 is filled with what tank lacks. It takes about 1 h 20 min \(an estimate\), until about (?:\d{1,2} \w+, )?\d\d:\d\d\./);
+    assert.match(told, /^Add a drive – tank\s+Step 1 of 2\s+nvme12n1 is filled with what tank lacks. It takes about 1\sh 20\smin \(an estimate\), until about (?:\d{1,2} \w+, )?\d\d:\d\d\./);
     const plan = server.asked.find(({ path }) => path === "/api/v1/plans").body;
     assert.deepEqual([plan.action, plan.drive], ["add", "/dev/nvme12n1"]);
-    const verdict = await page.locator(".verdict").innerText();
+    const verdict = await page.locator(".verdict").innerText().then(spaced);
     assert.match(verdict, /Complete again at about (?:\d{1,2} \w+, )?\d\d:\d\d\./);
-    const said = await page.locator("article.case").innerText();
+    const said = await page.locator("article.case").innerText().then(spaced);
     for (const part of ["You may go home: it goes on by itself.", "Afterwards pull nvme3n1: bay 7 of SuperMicro JBOF 1, serial number S64HNE0T510742."]) assert.ok(said.includes(part), `${part} in: ${said}`);
   });
   // A drive that is dying but works is copied in the same two presses.
@@ -120,7 +123,7 @@ test("where a free drive is at hand, two presses and few words lead to the order
     await page.getByText("nvme12n1 is free and fits: press the button, and this drive is copied to it.").waitFor();
     await page.getByRole("button", { name: "Copy it to nvme12n1: show the plan" }).click();
     const window = page.getByRole("dialog");
-    await window.getByText(/^nvme2n1 is copied to nvme12n1, which takes its place. It takes about 1 h 20 min/).waitFor();
+    await window.getByText(/^nvme2n1 is copied to nvme12n1, which takes its place. It takes about 1\sh 20\smin/).waitFor();
     await window.getByText("What will be written where").first().click();
     await window.getByText("as usual for such drives").waitFor();
     assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
@@ -217,7 +220,7 @@ test("two lost drives stand below each other, each with its serial number and pl
     await page.getByRole("heading", { level: 1, name: "Array tank has lost 2 drives. All data is there, but one more failure loses it." }).waitFor();
     // The places of drives are told later than the state.
     for (const bay of [7, 9]) await page.locator(".case .identity").getByText(`bay ${bay} of SuperMicro JBOF 1`).waitFor();
-    const shown = await page.locator(".case .identity").allInnerTexts();
+    const shown = await page.locator(".case .identity").allInnerTexts().then((all) => all.map(spaced));
     assert.equal(shown.length, 2);
     for (const [index, words] of [["Slot 3", "failed", "S64HNE0T510742", "bay 7 of SuperMicro JBOF 1", "nvme3n1"], ["Slot 5", "failed", "S64HNE0T511016", "bay 9 of SuperMicro JBOF 1", "nvme5n1"]].entries()) {
       for (const word of words) assert.ok(shown[index].includes(word), `${word} in: ${shown[index]}`);
@@ -345,7 +348,7 @@ test("a failed drive is offered last and with a warning; a new one in its place 
     await window.getByRole("button", { name: "Choose another drive" }).click();
     const choices = window.locator(".choice");
     await choices.nth(2).waitFor();
-    assert.deepEqual(await choices.locator("strong").allInnerTexts(), ["/dev/nvme12n1", "/dev/nvme13n1", "/dev/nvme3n1"]);
+    assert.deepEqual(await choices.locator("strong").allInnerTexts().then((all) => all.map(spaced)), ["/dev/nvme12n1", "/dev/nvme13n1", "/dev/nvme3n1"]);
     await window.getByRole("radio", { name: /nvme3n1/ }).check();
     await window.getByRole("button", { name: "Show the plan", exact: true }).click();
     await window.getByText(/nvme3n1 has failed in this array before. Failed at .* If it was not only loose, it will fail again/).waitFor();
@@ -391,8 +394,8 @@ test("a drive without a serial number is found by its name; nobody is sent for o
       const one = page.locator("article.case");
       for (const words of says) await one.getByText(words).waitFor();
       for (const words of not) await one.getByText(words).waitFor({ state: "detached" });
-      assert.equal(await one.locator(".identity .big.path").innerText(), "nvme3n1");
-      assert.doesNotMatch(await one.innerText(), /serial number/);
+      assert.equal(await one.locator(".identity .big.path").innerText().then(spaced), "nvme3n1");
+      assert.doesNotMatch(await one.innerText().then(spaced), /serial number/);
     });
   }
 });
@@ -504,7 +507,7 @@ test("a dropped drive that no array lists any more is to be pulled, until it is 
   };
   await on("pulls", async (page, server) => {
     await page.getByRole("heading", { level: 1, name: "All arrays are well. Still to do: pull nvme20n1, nvme21n1 and nvme23n1." }).waitFor();
-    const said = await page.locator(".pull li").allInnerTexts();
+    const said = await page.locator(".pull li").allInnerTexts().then((all) => all.map(spaced));
     assert.match(said[0], /nvme20n1 bay 24 of SuperMicro JBOF 1, serial number S64HNE0T599999 dropped by tank/);
     assert.match(said[1], /nvme21n1 \/dev\/nvme21n1/);
     assert.equal(await page.locator(".verdict.good").count(), 0);
@@ -597,7 +600,7 @@ test("a job that failed has its state in the list, and seconds that count are no
     await page.locator(".job .pill.critical", { hasText: "failed" }).waitFor();
     await server.close();
     await page.getByText(/No answer since (?:\d{1,2} \w+, )?\d\d:\d\d/).waitFor();
-    assert.doesNotMatch(await page.getByRole("alert").first().innerText(), /\d/);
+    assert.doesNotMatch(await page.getByRole("alert").first().innerText().then(spaced), /\d/);
     assert.deepEqual(await axe(page), []);
     assert.deepEqual(faults, []);
   } finally {
@@ -699,7 +702,7 @@ test("an alarm does not contradict the state of its array: no reassurance and no
       assert.equal(await folded.count(), kinds.length);
       for (const one of await folded.all()) {
         await one.locator("> summary").click();
-        const said = await one.innerText();
+        const said = await one.innerText().then(spaced);
         assert.ok(said.includes(means) && said.includes("First see to the array"), said);
         assert.ok(!/Data is safe|All data is there|Redundancy stays/.test(said), said);
       }
@@ -710,8 +713,8 @@ test("an alarm does not contradict the state of its array: no reassurance and no
 test("a drive that is lost and keeps its slot is drawn as lost", async () => {
   await on("failed", async (page) => {
     await page.locator(".case .bay.lost.marked").waitFor();
-    assert.equal(await page.locator(".case .bay.lost .bay-slot").innerText(), "1");
-    assert.deepEqual(await page.locator(".case .identity .state").allInnerTexts().then((all) => all.map((text) => text.trim()).sort()), ["failed", "lost"]);
+    assert.equal(await page.locator(".case .bay.lost .bay-slot").innerText().then(spaced), "1");
+    assert.deepEqual(await page.locator(".case .identity .state").allInnerTexts().then((all) => all.map(spaced)).then((all) => all.map((text) => text.trim()).sort()), ["failed", "lost"]);
     await page.getByRole("link", { name: "tank", exact: true }).click();
     const row = page.getByRole("row", { name: /nvme1n1/ });
     await row.getByText("lost", { exact: true }).waitFor();
@@ -729,7 +732,7 @@ test("a failed drive whose slot another one has is drawn beside, however the ser
       return scene;
     };
     await on("taken", async (page) => {
-      assert.match(await page.locator("article.case .bay.failed.marked").innerText(), /0T510742/);
+      assert.match(await page.locator("article.case .bay.failed.marked").innerText().then(spaced), /0T510742/);
       assert.equal(await page.locator("article.case .bay").count(), 7);
     });
   }
@@ -752,7 +755,7 @@ test("members stand in the order of their slots, what has failed comes last; a r
     await page.getByRole("link", { name: "tank", exact: true }).click();
     const slots = page.locator("section", { has: page.getByRole("heading", { name: "Members", exact: true }) }).locator("tbody tr > td:first-child");
     await slots.nth(6).waitFor();
-    assert.deepEqual(await slots.allInnerTexts(), ["0", "1", "2", "3", "4", "5", "3"]);
+    assert.deepEqual(await slots.allInnerTexts().then((all) => all.map(spaced)), ["0", "1", "2", "3", "4", "5", "3"]);
   });
 });
 
@@ -803,9 +806,9 @@ test("each state has its own way out: paused, read-only, a silent member, severa
     SCENES.one = scene(kind, more, change);
     await on("one", async (page) => {
       await page.getByRole("heading", { level: 1, name: title }).waitFor();
-      const said = await page.locator(".case").first().innerText();
+      const said = await page.locator(".case").first().innerText().then(spaced);
       for (const word of words) assert.ok(said.includes(word), `${word} in: ${said}`);
-      const found = await page.locator(".case").first().getByRole("button").allInnerTexts();
+      const found = await page.locator(".case").first().getByRole("button").allInnerTexts().then((all) => all.map(spaced));
       assert.deepEqual(found, button ? [button] : []);
       assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
     });
@@ -822,7 +825,7 @@ test("a fault of the configuration has its own words, by its part", async () => 
     SCENES.fault = () => ({ ...SCENES.well(), matters: [matter("", "ConfigFault", "critical", { drives: [], reason, remedies: [] })] });
     await on("fault", async (page) => {
       await page.getByRole("heading", { level: 1, name: "A part of the configuration does not work." }).waitFor();
-      const said = await page.locator("main").innerText();
+      const said = await page.locator("main").innerText().then(spaced);
       for (const word of [reason, ...words]) assert.ok(said.includes(word), `${word} in: ${said}`);
       assert.deepEqual(await axe(page), []);
     });
@@ -843,7 +846,7 @@ test("an array that waits says for what: drives, a group, another program, an an
       return { ...made, matters: [matter(made.arrays[0].name, "not_served", "critical", { drives: [], reason: "it waits", remedies: [] })] };
     };
     await on("waits", async (page) => {
-      const said = await page.locator(".case").first().innerText();
+      const said = await page.locator(".case").first().innerText().then(spaced);
       for (const word of words) assert.ok(said.includes(word), `${word} in: ${said}`);
     });
   }
@@ -882,7 +885,7 @@ test("one free drive is not promised to two arrays: the worse one takes it", asy
   await on("one_for_two", async (page) => {
     await page.locator("article.case").getByText("nvme12n1 is free and fits: press the button.").waitFor();
     await page.locator("details.case > summary").click();
-    const second = await page.locator("details.case").innerText();
+    const second = await page.locator("details.case").innerText().then(spaced);
     assert.ok(second.includes("Add a drive: show the plan") && !second.includes("is free and fits"), second);
   });
 });
@@ -891,7 +894,7 @@ test("a drive that hangs, or has no space, is not drawn as one that works", asyn
   await on("member_silent", async (page) => {
     const bay = page.locator(".bay", { hasText: "does not answer" });
     await bay.waitFor();
-    assert.equal(await page.locator(".bay.marked").innerText(), await bay.innerText());
+    assert.equal(await page.locator(".bay.marked").innerText().then(spaced), await bay.innerText().then(spaced));
     await page.getByRole("heading", { level: 1, name: "Drive nvme2n1 of array tank does not answer." }).waitFor();
     await page.getByText("One drive does not answer").waitFor();
     await page.getByRole("link", { name: "tank", exact: true }).click();
@@ -925,8 +928,8 @@ test("where two copies differ, drives and sectors are named, and the first butto
     await page.getByText("Sectors 2,097,152 to 2,097,159 of the array.").waitFor();
     for (const text of ["First look at the drives", "Only then repair: the copy on nvme9n1 stays, and the other version is lost.", "Do not begin with the repair"]) await case_.getByText(text).waitFor();
     assert.equal(await case_.locator(".identity").count(), 2);
-    assert.deepEqual(await case_.locator(".buttons .button, .buttons button").allInnerTexts(), ["See what the drives report", "Repair as the last step…"]);
-    assert.equal(await case_.locator(".primary").innerText(), "See what the drives report");
+    assert.deepEqual(await case_.locator(".buttons .button, .buttons button").allInnerTexts().then((all) => all.map(spaced)), ["See what the drives report", "Repair as the last step…"]);
+    assert.equal(await case_.locator(".primary").innerText().then(spaced), "See what the drives report");
     await case_.locator(".primary").click();
     await page.getByRole("heading", { level: 1, name: "Drives" }).waitFor();
   });
@@ -939,7 +942,7 @@ test("where two copies differ, drives and sectors are named, and the first butto
   await on("parity", async (page) => {
     await page.getByRole("heading", { level: 1, name: "Data and parity of tank differ in 8 sectors." }).waitFor();
     await page.getByText("redundancy is made to match it").waitFor();
-    assert.equal(await page.locator("article.case .primary").innerText(), "See what the drives report");
+    assert.equal(await page.locator("article.case .primary").innerText().then(spaced), "See what the drives report");
   });
   SCENES.named = () => {
     const scene = SCENES.mismatch();
@@ -948,7 +951,7 @@ test("where two copies differ, drives and sectors are named, and the first butto
   };
   await on("named", async (page) => {
     await page.getByText("Look at what nvme9n1 reports of itself. Then repair").waitFor();
-    assert.equal(await page.locator("article.case .primary").innerText(), "Scrub and repair: show the plan");
+    assert.equal(await page.locator("article.case .primary").innerText().then(spaced), "Scrub and repair: show the plan");
   });
 });
 
@@ -956,7 +959,7 @@ test("image files are neither pulled nor plugged, and have no serial number; the
   await on("images", async (page) => {
     await page.getByText("It has no spare that fills the gap.").waitFor();
     await page.getByText("d9.img is free and fits").waitFor();
-    const words = async () => (await page.locator("article.case").innerText()) + (await page.locator(".verdict").innerText());
+    const words = async () => (await page.locator("article.case").innerText().then(spaced)) + (await page.locator(".verdict").innerText().then(spaced));
     const of_disks = /pull|cable|serial|plug|take (it|them) out|loose/i;
     assert.doesNotMatch(await words(), of_disks);
     await page.getByText("Do not delete or move any other image file.").waitFor();
@@ -1475,7 +1478,7 @@ test("all well is said with its reasons", async () => {
     await page.getByRole("heading", { level: 1, name: "All is well." }).waitFor();
     // Events are told later than the state; until then nothing is said of a scrub that may be among them.
     await page.locator(".reasons").getByText(/all redundancy matches/).first().waitFor();
-    const text = await page.locator(".reasons").innerText();
+    const text = await page.locator(".reasons").innerText().then(spaced);
     for (const words of ["Survives the failure of any 2 drives", "1 spare ready", "all redundancy matches", "7% of its endurance", "an array is no backup"]) assert.ok(text.includes(words), `${words} in: ${text}`);
   });
 });
@@ -1554,11 +1557,11 @@ test("what members could do is measured when asked: which one limits, and how mu
       await page.getByText(/nvme2n1 limits: it does \d+% of what it could. With the present mix of requests the array could do about \d/).waitFor();
       // One of them was not measured.
       assert.deepEqual([await page.locator(".roof-bar").count(), await rows.filter({ hasText: "not measured" }).count()], [5, 1]);
-      assert.match(await page.locator(".roof li.marked").innerText(), /nvme2n1[^]*84 µs now, 76 µs alone/);
+      assert.match(await page.locator(".roof li.marked").innerText().then(spaced), /nvme2n1[^]*84 µs now, 76 µs alone/);
       assert.equal(await page.locator(".spark-roof").count(), 2);
       await page.getByText(/Processor time of the lanes: \d+%, 21%\./).waitFor();
       // The bounds on speed are those that are set.
-      assert.equal(await page.getByLabel("At least, even while clients work").getAttribute("aria-valuetext"), "20 MiB/s");
+      assert.equal(await page.getByLabel("At least, even while clients work").getAttribute("aria-valuetext"), "20\u00a0MiB/s");
       assert.equal(await page.getByLabel("At most").getAttribute("aria-valuetext"), "no bound");
       await page.getByRole("button", { name: "Measure what it costs clients" }).click();
       await page.getByText("Rebuild costs clients 16% of their requests.").waitFor();
@@ -1643,7 +1646,7 @@ test("the pool of spares says what it has for each array; drives go in and out, 
     async (page, server) => {
       const pool = page.locator("section", { has: page.getByRole("heading", { name: "Pool of spares" }) });
       await pool.getByText("SSD or hard disk").waitFor();
-      const said = await pool.innerText();
+      const said = await pool.innerText().then(spaced);
       for (const words of ["SSD or hard disk", "S64HNE0T599999 free", "taken by \"pool\"", "another kind of drive"]) assert.ok(said.includes(words), `${words} in: ${said}`);
       await pool.getByRole("button", { name: "Out of the pool… /dev/sdz" }).click();
       assert.deepEqual((await until_asked(server, "/api/v1/plans")).body, { action: "spare_remove", drives: ["/dev/sdz"] });
@@ -1670,7 +1673,7 @@ test("what others left is imported, under another name if its own is taken", asy
     "shared",
     async (page, server) => {
       const foreign = page.locator("section", { has: page.getByRole("heading", { name: "Left by others" }) });
-      assert.ok((await foreign.innerText()).includes("Intel RAID (IMSM)"));
+      assert.ok((await foreign.innerText().then(spaced)).includes("Intel RAID (IMSM)"));
       assert.equal(await foreign.getByRole("button", { name: "Import…" }).count(), 2, "what lacks members cannot be imported");
       const taken = foreign.getByRole("button", { name: "Import… tank" });
       assert.ok(await taken.isDisabled(), "it needs another name");
@@ -1772,7 +1775,7 @@ test("a paused rebuild is resumed, a silent member is failed after a look at it,
       await one.waitFor();
       // The places of drives are told later than the state.
       await one.getByText(words.find((word) => word.startsWith("bay ")) ?? words.at(-1)).first().waitFor();
-      const said = `${await page.locator(".verdict").innerText()} ${await one.innerText()}`;
+      const said = `${await page.locator(".verdict").innerText().then(spaced)} ${await one.innerText().then(spaced)}`;
       for (const word of words) assert.ok(said.includes(word), `${word} in: ${said}`);
       await titled(page, "(1) matter needs you – box.example");
       // Nobody is sent for a drive while a spare is there.
@@ -2036,7 +2039,7 @@ test("a configuration that is not saved for its faults names each with its line"
       await card.getByRole("textbox").fill("[daemn]\n");
       await card.getByRole("button", { name: "Save and apply" }).click();
       await card.getByText("Nothing was saved:").waitFor();
-      assert.deepEqual((await card.getByRole("listitem").allInnerTexts()).map((text) => text.trim()), ["3: [nbd] clients: invalid type", "7: [daemn]: unknown field"]);
+      assert.deepEqual((await card.getByRole("listitem").allInnerTexts().then((all) => all.map(spaced))).map((text) => text.trim()), ["3: [nbd] clients: invalid type", "7: [daemn]: unknown field"]);
       assert.deepEqual(await axe(page), []);
     },
     { place: "settings" },
@@ -2203,7 +2206,7 @@ test("a window that was closed while its order was on the way comes back for a r
       const answer = await ordered(page, status);
       await page.goto(`${page.url().split("#")[0]}#/arrays/tank`);
       await page.getByRole("button", { name: "Stop" }).first().click();
-      const title = () => window(page).getByRole("heading", { level: 2 }).innerText();
+      const title = () => window(page).getByRole("heading", { level: 2 }).innerText().then(spaced);
       const before = await title();
       await answer();
       assert.equal(await title(), before);
@@ -2279,13 +2282,13 @@ test("a window that is open while the server is gone says so, and what it shows 
   await window.getByText(/No answer since (?:\d{1,2} \w+, )?\d\d:\d\d/).waitFor();
   assert.deepEqual([await axe(page), await sticking_out(page)], [[], []]);
   // Three minutes later the rebuild still ends at the same time.
-  const ends = await window.getByText(/Done at about/).innerText();
+  const ends = await window.getByText(/Done at about/).innerText().then(spaced);
   await page.evaluate(() => {
     const present = Date.now;
     Date.now = () => present() + 180_000;
   });
-  await window.getByText(/No answer since .*\(3 min\)/).waitFor();
-  assert.equal(await window.getByText(/Done at about/).innerText(), ends);
+  await window.getByText(/No answer since .*\(3\smin\)/).waitFor();
+  assert.equal(await window.getByText(/Done at about/).innerText().then(spaced), ends);
   assert.deepEqual(faults, []);
   await context.close();
 });
@@ -2371,7 +2374,7 @@ test("an array is made in three steps, each with what it gives", async () => {
       assert.equal(await page.locator(".planned").count(), 0);
       await page.getByLabel("Drives like").selectOption("p4510");
       await page.getByText("the planner's models of Intel SSD DC P4510").waitFor();
-      const six = await page.locator(".level", { hasText: "RAID 6" }).innerText();
+      const six = await page.locator(".level", { hasText: "RAID 6" }).innerText().then(spaced);
       for (const words of ["218,100", "293 µs", "28 min", "below 1 in 1,000,000"]) assert.ok(six.includes(words), `${words} in: ${six}`);
       await page.getByRole("checkbox", { name: /Keep one of them as a spare/ }).check();
       assert.ok(await page.getByRole("radio", { name: /RAID 6/ }).isChecked());
@@ -2481,13 +2484,13 @@ test("orders, their givers and alarms are words of the reader's language, and ar
     ended(2, { action: "scrub", array: "tank" }, "cancelled", "it was cancelled", [{ code: "sweep-cancelled", values: { sweep: "scrub", percent: 3, at_sector: 9 } }, { code: "job-cancelled-by", values: { by } }]),
   ];
   SCENES.orders = () => ({ ...SCENES.well(), events, jobs });
-  const shown = (page) => page.locator(".events li").allTextContents();
+  const shown = (page) => page.locator(".events li").allTextContents().then((all) => all.map(spaced));
   const reads = (locale, words, sought, hit) =>
     on(
       "orders",
       async (page) => {
         await page.locator(".events li").nth(5).waitFor();
-        const lines = [...(await shown(page)), ...(await page.locator(".job").allTextContents())].join("\n");
+        const lines = [...(await shown(page)), ...(await page.locator(".job").allTextContents().then((all) => all.map(spaced)))].join("\n");
         for (const text of words) assert.ok(lines.includes(text), `${text}: ${lines}`);
         await page.getByRole("searchbox").fill(sought);
         await page.waitForFunction(() => document.querySelectorAll(".events li").length === 1);
@@ -2528,7 +2531,7 @@ test("a refusal says in the reader's language what it means, before the server's
           kind = one;
           await page.locator("main section").last().getByRole("button").click();
           await page.getByText(`no, ${one}`, { exact: true }).waitFor();
-          assert.equal((await page.locator(".refused").innerText()).trim(), `${words}no, ${one}`);
+          assert.equal((await page.locator(".refused").innerText().then(spaced)).trim(), `${words}no, ${one}`);
         }
       },
       { place: "alarms", locale },
@@ -2553,7 +2556,7 @@ test("what an order has done is told in the reader's language, a command as it i
       "results",
       async (page) => {
         await page.locator(".job").nth(2).waitFor();
-        const lines = (await page.locator(".job").allInnerTexts()).join("\n");
+        const lines = (await page.locator(".job").allInnerTexts().then((all) => all.map(spaced))).join("\n");
         for (const text of words) assert.ok(lines.includes(text), `${text} in: ${lines}`);
         if (locale === "en-GB") return;
         assert.equal(await page.locator(".job code", { hasText: "update-initramfs -u" }).count(), 1);
@@ -2575,7 +2578,7 @@ test("alarms, reasons, refusals and failed jobs are told in the reader's languag
     await at("alarms", async (page) => {
       const list = page.locator("section", { has: page.locator(".plain-list") }).first().locator("li");
       await list.nth(3).waitFor();
-      const texts = (await list.allInnerTexts()).join("\n");
+      const texts = (await list.allInnerTexts().then((all) => all.map(spaced))).join("\n");
       for (const text of words.alarms) assert.ok(texts.includes(text), `${text} in: ${texts}`);
       // Also where only the cause within a sentence is English.
       assert.deepEqual(await marked(list), ["write of 128 KiB at sector 2097152 failed: I/O error", "a finding without a code", "members on one link were lost"]);
@@ -2583,7 +2586,7 @@ test("alarms, reasons, refusals and failed jobs are told in the reader's languag
     await at("", async (page) => {
       await page.locator("details.case summary").nth(1).waitFor();
       for (const fold of await page.locator("summary").all()) await fold.click();
-      const reasons = (await page.locator(".reason").allInnerTexts()).join("\n");
+      const reasons = (await page.locator(".reason").allInnerTexts().then((all) => all.map(spaced))).join("\n");
       for (const text of words.reasons) assert.ok(reasons.includes(text), `${text} in: ${reasons}`);
       // The drive's own cause has no code.
       assert.deepEqual(await marked(page.locator("main")), ["write of 128 KiB at sector 2097152 failed: I/O error"]);
@@ -2612,7 +2615,7 @@ test("alarms, reasons, refusals and failed jobs are told in the reader's languag
     await on("degraded", carries, { place: "drives", locale });
     await at("activity", async (page) => {
       await page.locator(".events li").nth(4).waitFor();
-      const texts = [...(await page.locator(".job").allInnerTexts()), ...(await page.locator(".events li").allInnerTexts())].join("\n");
+      const texts = [...(await page.locator(".job").allInnerTexts().then((all) => all.map(spaced))), ...(await page.locator(".events li").allInnerTexts().then((all) => all.map(spaced)))].join("\n");
       for (const text of words.activity) assert.ok(texts.includes(text), `${text} in: ${texts}`);
     });
   };
