@@ -3,9 +3,6 @@
 //! Lower crates refuse with values, of which `join_words`, `io_words` and the other modules of this kind make sentences. A text
 //! that an operating system or a drive gave has none. In another sentence it is a `reason`.
 
-use crate::denial_words;
-use crate::drive_words;
-use crate::io_words;
 use crate::plan_values::Size;
 use crate::result_words::ResultSentence;
 use crate::warning_values;
@@ -13,9 +10,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
-use std::path::Path;
-use stria_drive::DriveError;
-use stria_format::md::create::CreateError;
 use stria_host::HostError;
 use stria_sentence::{Names, sentences};
 use stria_terminal::Failure;
@@ -81,45 +75,6 @@ impl From<&str> for Words {
 impl From<String> for Words {
     fn from(text: String) -> Self {
         Self { text, said: None }
-    }
-}
-
-impl From<HostError> for Words {
-    fn from(error: HostError) -> Self {
-        let error = match error {
-            HostError::Engine(refusal) => return refusal.into(),
-            HostError::ErasedInPart { error, erased, left } => {
-                let (words, (reason, cause)) = (HostError::words_of(&left), Self::from(*error).parts());
-                let (erased, others) = (erased.join(", "), left.join(", "));
-                return ErrorSentence::ErasedInPart { reason, cause, erased, others, words }.into();
-            }
-            HostError::Join(refused) => return (&*refused).into(),
-            HostError::Start { error, more, .. } => return (&*error, &*more).into(),
-            error => error,
-        };
-        let text = error.to_string();
-        let shown = |path: &Path| path.display().to_string();
-        let said = match &error {
-            HostError::Drive(DriveError::Missing { path }) => Some(ErrorSentence::DriveMissing { drive: shown(path) }),
-            HostError::Drive(DriveError::Busy { path, holder, ends }) => {
-                let (drive, user) = (shown(path), holder.clone());
-                Some(if *ends {
-                    ErrorSentence::DriveHeldByDead { drive, user }
-                } else {
-                    ErrorSentence::DriveHeld { drive, user }
-                })
-            }
-            HostError::Drive(DriveError::Unfit { path, reason }) => {
-                let cause = drive_words::of_unfit(reason).into();
-                Some(ErrorSentence::DriveUnfit { drive: shown(path), reason: reason.to_string(), cause })
-            }
-            HostError::Io(error) => io_words::said_of(error),
-            HostError::Denied(denial) => Some(denial_words::said_of(denial)),
-            HostError::Create(CreateError::Name { name }) => Some(ErrorSentence::NameUnusable { name: name.clone() }),
-            _ => None,
-        };
-        // A program shows the sentence in place of the text, so a sentence that differs from the text is left out.
-        Self { said: said.filter(|said| said.to_string() == text), text }
     }
 }
 

@@ -32,6 +32,7 @@ pub mod event_words;
 mod foreign;
 mod free;
 mod health_words;
+mod host_words;
 mod io_words;
 mod join_words;
 mod keeper;
