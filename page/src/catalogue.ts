@@ -852,6 +852,18 @@ export const catalogue = of({
   hours_on: ["{n} h", "{n} h", "{n} ч"],
   unsafe_shutdowns: ["Power cuts", "Stromausfälle", "Отключения питания"],
   written_ever: ["Written ever", "Je geschrieben", "Всего записано"],
+  volume_of_imsm: [
+    "Belongs to volume “{name}” of an Intel set: {raid} on {n} {n|drive|drives}, slot {slot}.",
+    "Gehört zum Volume „{name}“ eines Intel-Verbunds: {raid} auf {n} {n|Laufwerk|Laufwerken}, Platz {slot}.",
+    "Входит в том «{name}» набора Intel: {raid} на {n} {n|накопителе|накопителях|накопителях}, слот {slot}.",
+  ],
+  volume_of_ddf: [
+    "Belongs to volume “{name}” of a DDF set: {raid} on {n} {n|drive|drives}, slot {slot}.",
+    "Gehört zum Volume „{name}“ eines DDF-Verbunds: {raid} auf {n} {n|Laufwerk|Laufwerken}, Platz {slot}.",
+    "Входит в том «{name}» набора DDF: {raid} на {n} {n|накопителе|накопителях|накопителях}, слот {slot}.",
+  ],
+  volume_lacks: ["{n|The member of slot|The members of slots} {slots} {n|is|are} missing.", "{n|Das Laufwerk von Platz|Die Laufwerke der Plätze} {slots} {n|fehlt|fehlen}.", "{n|Нет члена в слоте|Нет членов в слотах|Нет членов в слотах} {slots}."],
+  volume_fills: ["{n|Slot|Slots} {slots} {n|is|are} being filled.", "{n|Platz|Plätze} {slots} {n|wird|werden} gefüllt.", "{n|Заполняется слот|Заполняются слоты|Заполняются слоты} {slots}."],
   more_figures: ["More figures", "Weitere Angaben", "Другие показатели"],
   asked_at: ["The drive was asked at {time}.", "Das Laufwerk wurde um {time} gefragt.", "Накопитель опрошен: {time}."],
   read_latency: ["Reads take", "Lesen dauert", "Чтение"],

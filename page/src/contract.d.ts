@@ -2172,6 +2172,12 @@ export interface components {
             size_bytes: number | null;
             /** @description Other users of it: a mount point, a kernel device. Such a drive cannot be chosen. */
             users: string[];
+            /** @description The volumes of firmware RAID that it belongs to. Stria reads them and never writes them. */
+            volumes: components["schemas"]["FirmwareVolume"][];
+            /** @description Why they cannot be told, if it carries metadata of such volumes. */
+            volumes_error?: string | null;
+            /** @description The same for programs, if it has a sentence. */
+            volumes_error_said?: components["schemas"]["ErrorSentence"] | null;
         };
         /** @description What is written to one drive. */
         DriveWrite: {
@@ -3776,6 +3782,98 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "no-firmware-metadata";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "firmware-metadata-damaged";
+            values: {
+                fault: string;
+                format: string;
+            };
+        } | {
+            /** @constant */
+            code: "volume-beyond-drive";
+            values: {
+                drive: string;
+                volume: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-sector-beyond";
+            values: {
+                sector: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-features";
+            values: {
+                features: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-other-serials";
+            values: {
+                serials: string;
+            };
+        } | {
+            /** @constant */
+            code: "volume-changes-number";
+            values: {
+                volume: string;
+            };
+        } | {
+            /** @constant */
+            code: "volume-changes-shape";
+            values: {
+                volume: string;
+            };
+        } | {
+            /** @constant */
+            code: "volume-changed-by-controller";
+            values: {
+                volume: string;
+            };
+        } | {
+            /** @constant */
+            code: "volume-level";
+            values: {
+                level: string;
+                /** Format: uint */
+                member_count: number;
+                volume: string;
+            };
+        } | {
+            /** @constant */
+            code: "volume-level-of-spans";
+            values: {
+                level: string;
+                /** Format: uint */
+                member_count: number;
+                qualifier: string;
+                /** Format: uint */
+                span_count: number;
+                volume: string;
+            };
+        } | {
+            /** @constant */
+            code: "volume-part-of-stripe";
+            values: {
+                sectors: string;
+                volume: string;
+            };
+        } | {
+            /** @constant */
+            code: "carries-firmware-raid";
+            values: {
+                contents: string;
+            };
+        } | {
+            /** @constant */
+            code: "firmware-raid-remedy";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
             code: "carries-something";
             values: {
                 contents: string;
@@ -4330,8 +4428,39 @@ export interface components {
             path: string;
             /** @description What lies on it, in words. */
             reason: string;
+            /** @description The same for programs, if it has a sentence. */
+            reason_said?: components["schemas"]["ErrorSentence"] | null;
             /** @description What can be done with it. */
             remedy: string;
+            /** @description The same for programs. */
+            remedy_said?: components["schemas"]["ErrorSentence"] | null;
+        };
+        /** @description A volume that a mainboard or a controller made, as the metadata of one of its drives record it. */
+        FirmwareVolume: {
+            /** @description True if its redundancy holds. */
+            clean: boolean;
+            /** @description Who made it: `IMSM` (Intel) or `DDF` (SNIA, of many controllers). */
+            format: string;
+            /** @description Its level, as mdadm names it: `raid5`. */
+            level: string;
+            /**
+             * Format: uint
+             * @description The number of its members.
+             */
+            member_count: number;
+            /** @description The slots whose members have failed or are missing. One may be that of this drive. */
+            missing_slots: number[];
+            /** @description Its name. */
+            name: string;
+            /** @description The slots whose members are being filled. */
+            rebuilding_slots: number[];
+            /**
+             * Format: uint
+             * @description The slot of this drive.
+             */
+            slot: number;
+            /** @description Its identity. */
+            uuid: string;
         };
         /** @description Whether an order skips checks. */
         Forced: boolean;

@@ -1,13 +1,13 @@
 // All drives of the machine: what each is, what lies on it, and how it is.
 import { useEffect, useState } from "preact/hooks";
-import { bytes, count, percent, time, with_unit } from "./format.ts";
+import { bytes, count, level_name, percent, time, with_unit } from "./format.ts";
 import { array_of, drives, here, look_at_drives } from "./live.ts";
 import { Light } from "./light.tsx";
 import { Act, NoDrives, Pill, Told, place_of } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
 import { IntoPool, Pool } from "./pool.tsx";
 import { Said } from "./said.tsx";
-import type { Drive } from "./types.ts";
+import type { Drive, Volume } from "./types.ts";
 import { type Key, english, t } from "./words.ts";
 
 /** The drives that need somebody come first; the others stay in their order. */
@@ -95,6 +95,16 @@ function DriveCard({ drive }: { drive: Drive }) {
           t(drive.pool ? "in_pool" : "drive_empty")
         )}
       </p>
+      {drive.volumes.map((volume) => (
+        <p key={volume.uuid} class={volume.missing_slots.length > 0 ? "notable" : ""}>
+          {volume_words(volume)}
+        </p>
+      ))}
+      {drive.volumes_error && (
+        <p class="soft">
+          <Said text={drive.volumes_error} said={drive.volumes_error_said} />
+        </p>
+      )}
       {drive.error && (
         <p class="bad">
           <Said text={drive.error} said={drive.error_said} />
@@ -127,6 +137,14 @@ function DriveCard({ drive }: { drive: Drive }) {
       <Light drive={drive} />
     </li>
   );
+}
+
+/** What firmware recorded of a volume on one of its drives. */
+function volume_words({ name, format, level, member_count, slot, missing_slots, rebuilding_slots }: Volume): string {
+  const raid = level.startsWith("raid") ? level_name(level.slice(4)) : level;
+  const set = format === "IMSM" ? "volume_of_imsm" : "volume_of_ddf";
+  const slots = (key: Key, of: number[]) => (of.length === 0 ? [] : [t(key, { n: of.length, slots: of.join(", ") })]);
+  return [t(set, { name, raid, n: member_count, slot: String(slot) }), ...slots("volume_lacks", missing_slots), ...slots("volume_fills", rebuilding_slots)].join(" ");
 }
 
 function Facts({ facts }: { facts: [Key, string][] }) {

@@ -4,6 +4,7 @@ import { level_name } from "./format.ts";
 import { arrays } from "./live.ts";
 import { Act, Refused, Sign, useLoaded } from "./parts.tsx";
 import { open_plan } from "./plan.tsx";
+import { Said } from "./said.tsx";
 import * as server from "./server.ts";
 import type { ForeignArray } from "./types.ts";
 import { t } from "./words.ts";
@@ -24,9 +25,7 @@ export function Foreign() {
         {value.firmware.map((member) => (
           <li key={member.path}>
             <Sign name="notice" /> <span class="path">{member.path}</span>{" "}
-            <span lang="en">
-              {member.reason}. {member.remedy}.
-            </span>
+            <Said text={member.reason} said={member.reason_said} />. <Said text={member.remedy} said={member.remedy_said} />.
           </li>
         ))}
       </ul>

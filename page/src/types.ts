@@ -14,6 +14,7 @@ export type ArrayView = Omit<Full<Schemas["ArrayView"]>, "last_drives" | "spans"
 export type SparePool = Schemas["SparePool"];
 export type Foreign = Schemas["Foreign"];
 export type ForeignArray = Schemas["ForeignArray"];
+export type Volume = Schemas["FirmwareVolume"];
 export type Drive = Schemas["DrivePage"];
 export type DriveHealth = Schemas["DriveHealth"];
 export type Event = Schemas["EventView"];

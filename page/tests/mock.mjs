@@ -45,7 +45,7 @@ const health = (more = {}) => ({
 });
 
 export const drive = (path, more = {}) => ({
-  path, by_id: null, pool: false, kind: "ssd", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: "S64HNE0T599999", size_bytes: SIZE, carries: [], member: null, users: [], free: true, error: null, health: health(), health_read_at_s: Math.floor(Date.now() / 1000) - 90, health_error: null, seat: { slot: String(Number(path.match(/\d+/)?.[0] ?? 0) + 4), enclosure: "SuperMicro JBOF 1", link: null }, ...more,
+  path, by_id: null, pool: false, kind: "ssd", model: "SAMSUNG MZQL23T8HCLS-00A07", serial: "S64HNE0T599999", size_bytes: SIZE, carries: [], member: null, volumes: [], users: [], free: true, error: null, health: health(), health_read_at_s: Math.floor(Date.now() / 1000) - 90, health_error: null, seat: { slot: String(Number(path.match(/\d+/)?.[0] ?? 0) + 4), enclosure: "SuperMicro JBOF 1", link: null }, ...more,
 });
 
 const drives_of = (entries) =>
@@ -221,7 +221,7 @@ export const SCENES = {
     scene.drives.find((drive) => drive.path === "/dev/nvme12n1").pool = true;
     scene.spares = { kind: "same", enclosure: "prefer", drives: [{ path, free: true, state: "free", said: { code: "pool-drive-free", values: {} }, size_bytes: SIZE, enclosure: "SuperMicro JBOF 1" }, { path: "/dev/sdz", free: false, state: "taken by \"pool\"", said: { code: "pool-drive-taken", values: { array: "pool" } }, size_bytes: null, enclosure: null }], offers: [{ array: "tank", span: null, drives: [path], why_none: null }, { array: "pool", span: null, drives: [], why_none: "/dev/sdz is another kind of drive", said: [{ code: "other-kind", values: { drive: "/dev/sdz" } }] }] };
     const array = (name, more) => ({ name, host: "elsewhere", from_here: false, uuid: `11aa22bb:33cc44dd:55ee66ff:${name.padEnd(8, "0")}`, level: "5", starts: true, clash: false, state: "can be imported", drives: ["/dev/sdd", "/dev/sde", "/dev/sdf"], ...more });
-    scene.foreign = { arrays: [array("archive"), array("tank", { clash: true, state: "can be imported, under another name (--name): there is another array of this name" }), array("broken", { host: null, starts: false, state: "2 of 3 members are missing, RAID 5 survives 1" })], firmware: [{ path: "/dev/sdg", reason: "a member of an Intel RAID (IMSM)", remedy: "its metadata belong to firmware: `stria serve --read-only` reads IMSM and DDF volumes, and `mdadm --assemble` runs them" }] };
+    scene.foreign = { arrays: [array("archive"), array("tank", { clash: true, state: "can be imported, under another name (--name): there is another array of this name" }), array("broken", { host: null, starts: false, state: "2 of 3 members are missing, RAID 5 survives 1" })], firmware: [{ path: "/dev/sdg", reason: "it carries Intel RAID (IMSM) member (1.3.00)", reason_said: { code: "carries-firmware-raid", values: { contents: "Intel RAID (IMSM) member (1.3.00)" } }, remedy: "its metadata belong to firmware: `stria serve --read-only` reads IMSM and DDF volumes, and `mdadm --assemble` runs them", remedy_said: { code: "firmware-raid-remedy", values: {} } }] };
     return scene;
   },
   /** Two copies differ, and nothing tells which is right. */

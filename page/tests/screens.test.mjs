@@ -1868,6 +1868,42 @@ test("whoever knows of an alarm says so, and the first screen still says what is
   });
 });
 
+test("a drive of firmware RAID tells its volume and what that lacks, or why that cannot be told, in any language", async () => {
+  const volume = { name: "Vol0", uuid: "1", format: "IMSM", level: "raid5", member_count: 4, slot: 0, missing_slots: [1, 3], rebuilding_slots: [2], clean: false };
+  const said = { code: "volume-changes-shape", values: { volume: "Vol1" } };
+  const carries = { free: false, carries: ["Intel RAID (IMSM) member (1.3.00)"] };
+  const more = [
+    { path: "/dev/sdg", ...carries, volumes: [volume, { ...volume, name: "Vol9", uuid: "2", format: "DDF", level: "raid1", member_count: 2, slot: 1, missing_slots: [], rebuilding_slots: [] }] },
+    { path: "/dev/sdh", ...carries, volumes_error: 'volume "Vol1" is being changed to another shape; let mdadm or the mainboard finish that', volumes_error_said: said },
+  ];
+  SCENES.firmware = () => {
+    const scene = SCENES.shared();
+    return { ...scene, drives: [...scene.drives, ...more.map(({ path, ...one }) => ({ ...scene.drives[0], path, serial: path, member: null, users: [], ...one }))] };
+  };
+  const words = {
+    "en-GB": ["Belongs to volume “Vol0” of an Intel set: RAID 5 on 4 drives, slot 0. The members of slots 1, 3 are missing. Slot 2 is being filled.", "Belongs to volume “Vol9” of a DDF set: RAID 1 on 2 drives, slot 1.", 'volume "Vol1" is being changed to another shape; let mdadm or the mainboard finish that'],
+    "de-DE": ["Gehört zum Volume „Vol0“ eines Intel-Verbunds: RAID 5 auf 4 Laufwerken, Platz 0. Die Laufwerke der Plätze 1, 3 fehlen. Platz 2 wird gefüllt.", "Gehört zum Volume „Vol9“ eines DDF-Verbunds: RAID 1 auf 2 Laufwerken, Platz 1.", "Volume „Vol1“ erhält gerade eine andere Form; mdadm oder das Mainboard muss das abschließen"],
+    "ru-RU": ["Входит в том «Vol0» набора Intel: RAID 5 на 4 накопителях, слот 0. Нет членов в слотах 1, 3. Заполняется слот 2.", "Входит в том «Vol9» набора DDF: RAID 1 на 2 накопителях, слот 1.", "том «Vol1» перестраивается; дайте mdadm или материнской плате закончить"],
+  };
+  for (const [locale, texts] of Object.entries(words)) {
+    const look = async (page) => {
+      for (const text of texts) await page.getByText(text, { exact: true }).waitFor();
+      // What a language has words for is not marked as English.
+      if (locale !== "en-GB") assert.equal(await page.locator(".drive [lang=en]", { hasText: "another shape" }).count(), 0);
+    };
+    await on("firmware", look, { place: "drives", locale });
+    const left = async (page) => {
+      const member = page.locator("li", { hasText: "/dev/sdg" }).first();
+      await member.waitFor();
+      const english = await member.locator("[lang=en]").allInnerTexts().then((all) => all.map(spaced));
+      const own = { "en-GB": "its metadata belong to firmware", "de-DE": "seine Metadaten gehören der Firmware", "ru-RU": "его метаданные принадлежат прошивке" };
+      assert.ok((await member.innerText().then(spaced)).includes(own[locale]));
+      if (locale !== "en-GB") assert.deepEqual(english, ["Intel RAID (IMSM) member (1.3.00)"]);
+    };
+    await on("shared", left, { place: "arrays", locale });
+  }
+});
+
 test("the keyboard alone reaches the plan, confirms it and returns", async () => {
   await on("degraded", async (page, server) => {
     const press = async (name) => {

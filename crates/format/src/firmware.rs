@@ -12,6 +12,7 @@ use crate::md::examine::{layout_name, level_name};
 use crate::md::superblock::{CLEAN, Header, MAGIC, Role, Superblock, feature, uuid_text};
 use crate::md::{Candidate, Member};
 use crate::read::Read;
+use std::fmt;
 use stria_block::IoError;
 use thiserror::Error;
 
@@ -41,16 +42,69 @@ pub enum FirmwareError {
     #[error("its {0} metadata are damaged: {1}")]
     Damaged(&'static str, String),
     /// The metadata say something that Stria does not serve.
-    #[error("{0}")]
-    Unserved(String),
+    #[error(transparent)]
+    Unserved(#[from] Unserved),
+}
+
+/// What the metadata say that Stria does not serve.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[allow(missing_docs)]
+pub enum Unserved {
+    #[error("volume \"{volume}\" goes beyond the end of {drive}: the drive shrank, is a truncated copy, or is another drive")]
+    BeyondDrive { volume: String, drive: String },
+    #[error("its metadata name sector {sector}, beyond the end of the drive")]
+    SectorBeyondDrive { sector: u64 },
+    #[error(
+        "its container uses features 0x{features:x} that Stria does not know, such as a cache on another drive; read it where it was made"
+    )]
+    Features { features: u32 },
+    #[error(
+        "its IMSM metadata know their drives by serial number ({serials}), and it has none of these; name the image of a drive after its serial number",
+        serials = serials.join(", ")
+    )]
+    OtherSerials { serials: Vec<String> },
+    #[error("volume \"{volume}\" changes its number of drives; let mdadm or the mainboard finish that")]
+    ChangesNumber { volume: String },
+    #[error("volume \"{volume}\" is being changed to another shape; let mdadm or the mainboard finish that")]
+    ChangesShape { volume: String },
+    #[error("volume \"{volume}\" is being changed to another shape; let the controller finish that")]
+    ControllerChangesShape { volume: String },
+    #[error("volume \"{volume}\" is of level {level} on {members} drives, which Stria does not know")]
+    Level { volume: String, level: u8, members: usize },
+    #[error(
+        "volume \"{volume}\" is of level {level} (qualifier {qualifier}) on {members} drives in {spans} spans, which Stria does not know"
+    )]
+    LevelOfSpans { volume: String, level: u8, qualifier: u8, members: usize, spans: usize },
+    #[error("volume \"{volume}\" has {sectors} sectors, which is no multiple of its stripes; read it with mdadm")]
+    PartOfStripe { volume: String, sectors: u64 },
+}
+
+/// The format of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Intel's.
+    Imsm,
+    /// The SNIA's.
+    Ddf,
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Imsm => imsm::NAME,
+            Self::Ddf => ddf::NAME,
+        })
+    }
 }
 
 /// What the metadata say of one member of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Slot {
+pub enum Slot {
+    /// It holds what it should.
     InSync,
     /// It is being filled, and holds nothing that counts.
     Rebuilding,
+    /// It has failed, or is not there.
     Missing,
 }
 
@@ -61,6 +115,7 @@ pub struct Volume {
     pub name: String,
     /// Its identity.
     pub uuid: [u8; 16],
+    format: Format,
     /// md's numbers.
     level: i32,
     layout: u32,
@@ -90,6 +145,31 @@ pub fn volumes(drive: &FirmwareDrive, read: &mut Read) -> Result<Vec<Volume>, Fi
 }
 
 impl Volume {
+    /// Who made it.
+    pub fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Its level, as mdadm names it.
+    pub fn level(&self) -> String {
+        level_name(self.level)
+    }
+
+    /// What the metadata say of each member.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// This drive's slot.
+    pub fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// True if its redundancy holds.
+    pub fn is_consistent(&self) -> bool {
+        self.is_consistent
+    }
+
     /// The description of the volume and of this drive in it: lines of name and value, in the words of
     /// [`md::examine`](crate::md::examine).
     pub fn lines(&self) -> Vec<(&'static str, String)> {
@@ -167,10 +247,7 @@ impl Volume {
         let superblock = Superblock { header, roles: self.slots.iter().enumerate().map(role).collect(), span_of: None };
         let end = self.start_sector.checked_add(self.member_sectors);
         if end.is_none_or(|end| end > superblock.header.super_offset) {
-            return Err(FirmwareError::Unserved(format!(
-                "volume \"{}\" goes beyond the end of {}: the drive shrank, is a truncated copy, or is another drive",
-                self.name, drive.name
-            )));
+            return Err(Unserved::BeyondDrive { volume: self.name.clone(), drive: drive.name.to_owned() }.into());
         }
         let member = Member {
             superblock,
@@ -200,7 +277,7 @@ fn sectors(drive: &FirmwareDrive, start: u64, count: u64, read: &mut Read) -> Re
     let from = ((start - first) * 512) as usize;
     match bytes.get(from..from + (count * 512) as usize) {
         Some(bytes) => Ok(bytes.to_vec()),
-        None => Err(FirmwareError::Unserved(format!("its metadata name sector {start}, beyond the end of the drive"))),
+        None => Err(Unserved::SectorBeyondDrive { sector: start }.into()),
     }
 }
 

@@ -12,7 +12,7 @@ use stria_array::address::Sectors;
 use stria_block::{IoError, bytes};
 use stria_drive::{Access, DriveInfo, DriveKind, IoOptions, SyncDrive};
 use stria_format::detect::{Signature, UNREADABLE, detect, unknown, wipes_in_turn};
-use stria_format::firmware::Volume;
+use stria_format::firmware::{FirmwareError, Volume};
 use stria_format::md::raw::{self, RawField};
 use stria_format::md::{Candidate, uuid_text};
 
@@ -27,12 +27,12 @@ pub struct Examined {
     /// Its contents.
     pub candidate: Candidate,
     /// The volumes of firmware RAID on it, or the reason why they cannot be told.
-    pub volumes: Result<Vec<Volume>, String>,
+    pub volumes: Result<Vec<Volume>, FirmwareError>,
 }
 
 impl Examined {
     fn new(drive: &SyncDrive, candidate: Candidate) -> Self {
-        let volumes = firmware::told(drive, &candidate).map_err(|error| error.to_string());
+        let volumes = firmware::told(drive, &candidate);
         Self { info: drive.info().clone(), candidate, volumes }
     }
 

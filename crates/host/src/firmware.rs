@@ -4,7 +4,7 @@ use crate::HostError;
 use crate::candidate::read;
 use stria_drive::{DriveKind, SyncDrive};
 use stria_format::detect::Signature;
-use stria_format::firmware::{FirmwareDrive, Volume, volumes};
+use stria_format::firmware::{FirmwareDrive, FirmwareError, Volume, volumes};
 use stria_format::md::Candidate;
 
 /// Which volumes of firmware RAID (IMSM, DDF) are opened.
@@ -42,8 +42,10 @@ pub(crate) fn as_members(
             FirmwareRaid::Left | FirmwareRaid::Read => true,
         };
         // A spare of a container has none.
-        for volume in volumes_of(&drive, &candidate)?.iter().filter(|volume| is_wanted(volume)) {
-            members.push((drive.clone(), with_drive(&drive, &candidate, |known| volume.candidate(known))?));
+        let refused = |error: FirmwareError| HostError::Refused(format!("{}: {error}", candidate.name));
+        for volume in volumes_of(&drive, &candidate).map_err(refused)?.iter().filter(|volume| is_wanted(volume)) {
+            let member = with_drive(&drive, &candidate, |known| volume.candidate(known));
+            members.push((drive.clone(), member.map_err(refused)?));
         }
     }
     Ok(members)
@@ -55,23 +57,19 @@ fn is_member(candidate: &Candidate) -> bool {
 }
 
 /// The volumes of firmware RAID on a drive, or why they cannot be told; none on most drives.
-pub(crate) fn told(drive: &SyncDrive, candidate: &Candidate) -> Result<Vec<Volume>, HostError> {
+pub(crate) fn told(drive: &SyncDrive, candidate: &Candidate) -> Result<Vec<Volume>, FirmwareError> {
     match is_member(candidate) {
         true => volumes_of(drive, candidate),
         false => Ok(Vec::new()),
     }
 }
 
-fn volumes_of(drive: &SyncDrive, candidate: &Candidate) -> Result<Vec<Volume>, HostError> {
+fn volumes_of(drive: &SyncDrive, candidate: &Candidate) -> Result<Vec<Volume>, FirmwareError> {
     with_drive(drive, candidate, |known| volumes(known, &mut |start, sectors| read(drive, start, sectors)))
 }
 
 /// A look at the drive as firmware knows it.
-fn with_drive<T, E: std::fmt::Display>(
-    drive: &SyncDrive,
-    candidate: &Candidate,
-    look: impl FnOnce(&FirmwareDrive) -> Result<T, E>,
-) -> Result<T, HostError> {
+fn with_drive<T>(drive: &SyncDrive, candidate: &Candidate, look: impl FnOnce(&FirmwareDrive) -> T) -> T {
     let info = drive.info();
     let name = |part: Option<&std::ffi::OsStr>| Some(part?.to_string_lossy().into_owned());
     let of_image = [name(info.path.file_stem()), name(info.path.file_name())].into_iter().flatten();
@@ -85,5 +83,5 @@ fn with_drive<T, E: std::fmt::Display>(
         logical_block_bytes: candidate.logical_block_bytes,
         serials: &serials,
     };
-    look(&known).map_err(|error| HostError::Refused(format!("{}: {error}", candidate.name)))
+    look(&known)
 }

@@ -493,7 +493,7 @@ fn examined_view(examined: Examined, raw: Vec<RawField>) -> ExaminedView {
     let Examined { info, candidate, volumes } = examined;
     let (volumes, volumes_problem) = match volumes {
         Ok(volumes) => (volumes, None),
-        Err(problem) => (Vec::new(), Some(problem)),
+        Err(problem) => (Vec::new(), Some(format!("{}: {problem}", candidate.name))),
     };
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let bitmap = candidate.found.as_ref().ok().and_then(|member| member.bitmap.as_ref()?.as_ref().ok());

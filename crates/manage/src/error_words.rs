@@ -546,6 +546,21 @@ sentences! {
 
         // What drives carry, and how it is erased
         WasNoMember { drive: String, array: String } => "{drive} was no member of \"{array}\": nothing was written",
+        // Volumes that a mainboard or a controller made.
+        NoFirmwareMetadata {} => "it carries no metadata of firmware RAID that Stria reads (IMSM, DDF)",
+        FirmwareMetadataDamaged { format: String, fault: String } => "its {format} metadata are damaged: {fault}",
+        VolumeBeyondDrive { volume: String, drive: String } => "volume \"{volume}\" goes beyond the end of {drive}: the drive shrank, is a truncated copy, or is another drive",
+        FirmwareSectorBeyond { sector: String } => "its metadata name sector {sector}, beyond the end of the drive",
+        FirmwareFeatures { features: String } => "its container uses features {features} that Stria does not know, such as a cache on another drive; read it where it was made",
+        FirmwareOtherSerials { serials: String } => "its IMSM metadata know their drives by serial number ({serials}), and it has none of these; name the image of a drive after its serial number",
+        VolumeChangesNumber { volume: String } => "volume \"{volume}\" changes its number of drives; let mdadm or the mainboard finish that",
+        VolumeChangesShape { volume: String } => "volume \"{volume}\" is being changed to another shape; let mdadm or the mainboard finish that",
+        VolumeChangedByController { volume: String } => "volume \"{volume}\" is being changed to another shape; let the controller finish that",
+        VolumeLevel { volume: String, level: String, member_count: usize } => "volume \"{volume}\" is of level {level} on {member_count} drives, which Stria does not know",
+        VolumeLevelOfSpans { volume: String, level: String, qualifier: String, member_count: usize, span_count: usize } => "volume \"{volume}\" is of level {level} (qualifier {qualifier}) on {member_count} drives in {span_count} spans, which Stria does not know",
+        VolumePartOfStripe { volume: String, sectors: String } => "volume \"{volume}\" has {sectors} sectors, which is no multiple of its stripes; read it with mdadm",
+        CarriesFirmwareRaid { contents: String } => "it carries {contents}",
+        FirmwareRaidRemedy {} => "its metadata belong to firmware: `stria serve --read-only` reads IMSM and DDF volumes, and `mdadm --assemble` runs them",
         CarriesSomething { drive: String, contents: String } => "{drive} carries {contents}: nothing was written; --force overwrites it",
         SpareOfAnotherSpan { drive: String, other: String, old: String, span: String } => "{drive} is a spare of \"{other}\", and {old} a member of \"{span}\": replace it by another drive",
         SameDrive { drive: String, other: String } => "{drive} and {other} are the same drive: name it once",

@@ -1,15 +1,13 @@
 //! What other machines and programs left on the drives here, as `stria import` and the API list it.
 
 use crate::config::{Config, Uuid};
+use crate::error_words::ErrorSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stria_format::detect::Signature;
 use stria_format::md::assemble::Stranger;
 use stria_format::md::{Assembly, layout_of};
 use stria_host::{Found, short_name};
-
-const FIRMWARE: &str =
-    "its metadata belong to firmware: `stria serve --read-only` reads IMSM and DDF volumes, and `mdadm --assemble` runs them";
 
 /// Arrays and members of arrays that do not belong to Stria.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -50,8 +48,14 @@ pub struct FirmwareMember {
     pub path: String,
     /// What lies on it, in words.
     pub reason: String,
+    /// The same for programs, if it has a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason_said: Option<ErrorSentence>,
     /// What can be done with it.
     pub remedy: String,
+    /// The same for programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy_said: Option<ErrorSentence>,
 }
 
 /// The host of an array's name, if it has one.
@@ -93,10 +97,17 @@ impl Foreign {
             drives: array.drives.iter().map(|drive| drive.name.clone()).collect(),
         };
         let is_firmware = |stranger: &&Stranger| stranger.signature.as_ref().is_some_and(Signature::is_of_firmware_raid);
-        let firmware = found.strangers.iter().filter(is_firmware).map(|stranger| FirmwareMember {
-            path: stranger.name.clone(),
-            reason: stranger.reason.clone(),
-            remedy: FIRMWARE.into(),
+        let firmware = found.strangers.iter().filter(is_firmware).map(|stranger| {
+            let contents = stranger.signature.as_ref().map(ToString::to_string).unwrap_or_default();
+            let (carries, remedy) = (ErrorSentence::CarriesFirmwareRaid { contents }, ErrorSentence::FirmwareRaidRemedy {});
+            FirmwareMember {
+                path: stranger.name.clone(),
+                reason: stranger.reason.clone(),
+                // The metadata of md may be damaged as well; the text says which.
+                reason_said: Some(carries).filter(|said| said.to_string() == stranger.reason),
+                remedy: remedy.to_string(),
+                remedy_said: Some(remedy),
+            }
         });
         Self { arrays: arrays.iter().map(view).collect(), firmware: firmware.collect() }
     }

@@ -29,6 +29,7 @@ pub mod error_words;
 mod event_file;
 mod event_log;
 pub mod event_words;
+mod firmware_words;
 mod foreign;
 mod free;
 mod health_words;

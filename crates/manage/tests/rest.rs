@@ -2,6 +2,8 @@
 //! Method: the real daemon on image files; curl over the unix socket and TLS, a client of the test, and raw sockets for hostile
 //! clients.
 
+#[path = "../../format/tests/support/imsm.rs"]
+mod imsm;
 #[path = "support/member_name.rs"]
 mod member_name;
 mod support;
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -46,6 +48,56 @@ fn machine(api: &str) -> (Place, Vec<String>) {
 
 fn socket(place: &Place) -> PathBuf {
     place.path("control.api")
+}
+
+/// An image with Intel's metadata: that of drive 0 of a RAID 5 of three, of which drive 1 has failed.
+fn intel_image(path: &Path, damage: bool) {
+    let mut bytes = imsm::raid5(0, 1);
+    bytes[0xd8 + 48 + 0x18] |= 4;
+    imsm::seal(&mut bytes);
+    bytes[0x100] ^= u8::from(damage);
+    let image = fs::File::create(path).and_then(|file| file.set_len(SIZE).map(|()| file)).expect("an image");
+    let (first, rest) = bytes.split_at(512);
+    image.write_all_at(first, SIZE - 1024).and_then(|()| image.write_all_at(rest, SIZE - 1536)).expect("metadata");
+}
+
+/// Only `stria examine` told it; the list of drives said that they carry something.
+#[test]
+fn drives_of_firmware_raid_tell_their_volumes_or_why_not() {
+    let (place, _) = machine("");
+    let path = |name: &str| place.path("drives").join(name);
+    for (name, damage) in [("SERIAL0", false), ("copy", false), ("broken", true)] {
+        intel_image(&path(name), damage);
+    }
+    let daemon = Daemon::start(&place);
+    let drives = ask(&place, "/drives", None).body;
+    let of = |name: &str| {
+        let path = path(name).display().to_string();
+        drives.as_array().expect("a list").iter().find(|drive| drive["path"] == *path).expect("the drive").clone()
+    };
+    let volume = &of("SERIAL0")["volumes"][0];
+    let shown = ["name", "format", "level", "member_count", "slot", "missing_slots", "rebuilding_slots", "clean"];
+    let shown: Vec<Value> = shown.iter().map(|key| volume[key].clone()).collect();
+    assert_eq!(json!(shown), json!(["tank", "IMSM", "raid5", 3, 0, [1], [], true]), "{volume:#}");
+    assert!(of("SERIAL0")["volumes_error"].is_null() && of("d0")["volumes"] == json!([]) && of("SERIAL0")["free"] == false);
+    let said = of("copy")["volumes_error_said"].clone();
+    assert_eq!(said, json!({"code": "firmware-other-serials", "values": {"serials": "SERIAL0, SERIAL1, SERIAL2"}}), "{said:#}");
+    let broken = of("broken");
+    let (said, text) = (&broken["volumes_error_said"], text_of(&broken["volumes_error"]));
+    assert_eq!((&said["code"], &said["values"]["format"]), (&json!("firmware-metadata-damaged"), &json!("IMSM")), "{broken:#}");
+    assert!(text.starts_with("its IMSM metadata are damaged: checksum 0x"), "{text}");
+    let foreign = ask(&place, "/foreign", None).body;
+    let codes = |key: &str| -> Vec<Value> {
+        foreign["firmware"].as_array().expect("a list").iter().map(|member| member[key]["code"].clone()).collect()
+    };
+    assert_eq!(codes("reason_said"), vec![json!("carries-firmware-raid"); 3], "{foreign:#}");
+    assert_eq!(codes("remedy_said"), vec![json!("firmware-raid-remedy"); 3]);
+    daemon.signal("-TERM");
+    daemon.ended_well();
+}
+
+fn text_of(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// A request on the unix socket.

@@ -17,7 +17,7 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings plan_values order_sentence result_words warning_values error_words io_words plan_words drop_words refusal_words join_words denial_words drive_words health_words host_words alarm_words warning_words start_words event_words
+        settings plan_values order_sentence result_words warning_values error_words io_words plan_words drop_words refusal_words join_words denial_words drive_words health_words host_words alarm_words warning_words start_words firmware_words event_words
         api clock log threads event_log mounts udev toml_line atomic_file
         sockets lane_spec directory free ledger ublk
         view since tools

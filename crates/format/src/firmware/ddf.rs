@@ -6,12 +6,12 @@
 //!
 //! Source: *Common RAID Disk Data Format Specification*, SNIA, and `super-ddf.c` of mdadm.
 
-use super::{FirmwareDrive, FirmwareError, Slot, Volume, sectors, text};
+use super::{FirmwareDrive, FirmwareError, Format, Slot, Unserved, Volume, sectors, text};
 use crate::md::badblocks::BadBlockLog;
 use crate::md::superblock::ROLES_MAX;
 use crate::read::Read;
 
-const NAME: &str = "DDF";
+pub(super) const NAME: &str = "DDF";
 const HEADER: u32 = 0xde11_de11;
 const DRIVES: u32 = 0x2222_2222;
 const OWN: u32 = 0x3333_3333;
@@ -163,17 +163,13 @@ fn volume(
     let name = if name.is_empty() { format!("ddf{number}") } else { name };
     let state = entry.u8(32)?;
     if state & MORPHS != 0 {
-        let what = "is being changed to another shape; let the controller finish that";
-        return Err(FirmwareError::Unserved(format!("volume \"{name}\" {what}")));
+        return Err(Unserved::ControllerChangesShape { volume: name }.into());
     }
     let members = usize::from(record.u16(64)?);
     let (spans, span) = (usize::from(record.u8(69)?).max(1), usize::from(record.u8(70)?));
     let Some((level, layout)) = shape(record, members, spans)? else {
-        return Err(FirmwareError::Unserved(format!(
-            "volume \"{name}\" is of level {} (qualifier {}) on {members} drives in {spans} spans, which Stria does not know",
-            record.u8(67)?,
-            record.u8(68)?
-        )));
+        let (level, qualifier) = (record.u8(67)?, record.u8(68)?);
+        return Err(Unserved::LevelOfSpans { volume: name, level, qualifier, members, spans }.into());
     };
     let own_name = own.u32(32)?;
     // A mirror has none, whatever is written there.
@@ -218,6 +214,7 @@ fn volume(
     drive_uuid[12..].copy_from_slice(own.get(32, 4)?);
     Ok(Some(Volume {
         name,
+        format: Format::Ddf,
         uuid: record.get(16, 16)?.try_into().expect("sixteen bytes"),
         level,
         layout,

@@ -6,11 +6,11 @@
 //!
 //! Source: `super-intel.c` of mdadm (`struct imsm_super`, `imsm_disk`, `imsm_dev`, `imsm_vol`, `imsm_map`, `bbm_log`).
 
-use super::{FirmwareDrive, FirmwareError, Slot, Volume, sectors, text};
+use super::{FirmwareDrive, FirmwareError, Format, Slot, Unserved, Volume, sectors, text};
 use crate::md::badblocks::BadBlockLog;
 use crate::read::Read;
 
-const NAME: &str = "IMSM";
+pub(super) const NAME: &str = "IMSM";
 const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
 /// The length of the space for them (`MPB_SECTOR_CNT`).
 const BYTES_MAX: usize = 2210 * 512;
@@ -94,9 +94,7 @@ impl Block<'_> {
         }
         let unknown = self.u32(0x34)? & !ATTRIBUTES;
         if unknown != 0 {
-            return Err(FirmwareError::Unserved(format!(
-                "its container uses features 0x{unknown:x} that Stria does not know, such as a cache on another drive; read it where it was made"
-            )));
+            return Err(Unserved::Features { features: unknown }.into());
         }
         let (disk_count, volume_count) = (usize::from(self.u8(0x38)?), usize::from(self.u8(0x39)?));
         let own = self.own_disk(drive, disk_count)?;
@@ -120,13 +118,8 @@ impl Block<'_> {
             known.push(text(self.get(DISKS + DISK_BYTES * disk, 16)?));
         }
         let own: Vec<String> = drive.serials.iter().map(|serial| as_recorded(serial)).collect();
-        known.iter().position(|serial| own.contains(serial)).ok_or_else(|| {
-            FirmwareError::Unserved(format!(
-                "its IMSM metadata know their drives by serial number ({}), and it has none of these; name the image of a drive after its serial \
-                 number",
-                known.join(", ")
-            ))
-        })
+        let index = known.iter().position(|serial| own.contains(serial));
+        index.ok_or_else(|| Unserved::OtherSerials { serials: known }.into())
     }
 
     /// The volume at `at`; `None`: the drive is not in it.
@@ -138,7 +131,7 @@ impl Block<'_> {
         unit: u64,
     ) -> Result<Option<Volume>, FirmwareError> {
         let name = text(self.get(at, 16)?);
-        let unserved = |what: String| Err(FirmwareError::Unserved(format!("volume \"{name}\" {what}")));
+        let unserved = |why: fn(String) -> Unserved| Err(why(name.clone()).into());
         let map = at + MAP;
         let members = usize::from(self.u8(map + 0x10)?);
         let state = at + VOLUME;
@@ -151,7 +144,7 @@ impl Block<'_> {
         for index in 0..members {
             let disk = (self.u32(map + ORDER + 4 * index)? & 0x00ff_ffff) as usize;
             if migrates && index >= usize::from(self.u8(before + 0x10)?) {
-                return unserved("changes its number of drives; let mdadm or the mainboard finish that".into());
+                return unserved(|volume| Unserved::ChangesNumber { volume });
             }
             let is_lost = disk >= disk_count || self.u32(DISKS + DISK_BYTES * disk + 0x18)? & FAILED != 0;
             let rebuilds = self.u32(before + ORDER + 4 * index)? & REBUILDS != 0;
@@ -164,21 +157,21 @@ impl Block<'_> {
         }
         let Some(slot) = slot else { return Ok(None) };
         if migrates && RESHAPES.contains(&kind) {
-            return unserved("is being changed to another shape; let mdadm or the mainboard finish that".into());
+            return unserved(|volume| Unserved::ChangesShape { volume });
         }
         let (level, layout, data_members) = match (self.u8(map + 0x0f)?, members) {
             (0, _) => (0, 2, members),
             (1, 2) => (1, 0, 1),
             (1 | 10, 4..) if members.is_multiple_of(2) => (10, 0x102, members / 2),
             (5, 3..) => (5, 0, members - 1),
-            (level, _) => return unserved(format!("is of level {level} on {members} drives, which Stria does not know")),
+            (level, _) => return Err(Unserved::Level { volume: name, level, members }.into()),
         };
         let strip = u64::from(u16::from_le_bytes(self.get(map + 0x0c, 2)?.try_into().expect("two bytes"))) * unit;
         let size = self.u64(at + 0x10, at + 0x14)?.saturating_mul(unit);
         let member_sectors = size / data_members.max(1) as u64;
         let whole = if level == 1 { 1 } else { strip * data_members as u64 };
         if size == 0 || whole == 0 || !size.is_multiple_of(whole) {
-            return unserved(format!("has {size} sectors, which is no multiple of its stripes; read it with mdadm"));
+            return Err(Unserved::PartOfStripe { volume: name, sectors: size }.into());
         }
         let migration_leaves_differences = migrates && [INITIALIZES, REPAIRS].contains(&kind);
         let dirty = self.u8(state + 0x0a)? & 1 != 0 || self.u8(before + 0x0e)? == UNINITIALIZED;
@@ -188,6 +181,7 @@ impl Block<'_> {
         uuid[14..].copy_from_slice(self.get(at + 0x28, 2)?);
         Ok(Some(Volume {
             uuid,
+            format: Format::Imsm,
             level,
             layout,
             strip_sectors: strip as u32,

@@ -89,7 +89,7 @@ fn list(paths: &[PathBuf], path: &Path, config: &Config, json: bool) -> Result<(
         true => "no array lies here that does not belong to Stria already\n".to_owned(),
         false => format!("{}\n", table(&["array", "from", "level", "uuid", "state"], &[], rows)),
     };
-    for FirmwareMember { path, reason, remedy } in &foreign.firmware {
+    for FirmwareMember { path, reason, remedy, .. } in &foreign.firmware {
         text += &format!("{}: {}; {remedy}\n", shown(path), shown(reason));
     }
     print(&text);

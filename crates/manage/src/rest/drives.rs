@@ -3,9 +3,10 @@
 //! Members of arrays that are served are not read for it. Other drives are, with the same care as by `stria examine`: a drive
 //! that hangs costs its own answer only. So is a failed member, in whose place a new drive may sit by now.
 
-use super::types::{ArrayEntry, DriveMembership, DrivePage};
+use super::types::{ArrayEntry, DriveMembership, DrivePage, FirmwareVolume};
 use crate::api::MemberView;
 use crate::error_words::Words;
+use crate::firmware_words::of_firmware;
 use crate::keeper::is_mapped;
 use crate::monitor::DriveEntry;
 use crate::mounts::{mounted, users};
@@ -13,6 +14,7 @@ use crate::view::all_members;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use stria_drive::DriveKind;
+use stria_format::firmware::{Slot, Volume};
 use stria_format::md::uuid_text;
 use stria_host::{Examined, HostError, block_devices, examine, short_name};
 
@@ -75,6 +77,9 @@ fn blank(path: &Path) -> DrivePage {
         size_bytes: None,
         carries: Vec::new(),
         member: None,
+        volumes: Vec::new(),
+        volumes_error: None,
+        volumes_error_said: None,
         users: Vec::new(),
         free: false,
         pool: false,
@@ -128,7 +133,10 @@ fn of_failed(array: &ArrayEntry, member: &MemberView, found: Result<Examined, Ho
 
 fn of_examined(path: &Path, examined: Examined, users: Vec<String>) -> DrivePage {
     let mark = Some(examined.mark());
-    let Examined { info, candidate, .. } = examined;
+    let Examined { info, candidate, volumes } = examined;
+    let fault = volumes.as_ref().err();
+    let (volumes_error, volumes_error_said) = (fault.map(ToString::to_string), fault.and_then(of_firmware));
+    let volumes = volumes.iter().flatten().map(FirmwareVolume::from).collect();
     let member = candidate.found.as_ref().ok().map(|member| DriveMembership {
         array: short_name(&member.superblock.name()).to_owned(),
         uuid: uuid_text(&member.superblock.header.set_uuid),
@@ -148,9 +156,30 @@ fn of_examined(path: &Path, examined: Examined, users: Vec<String>) -> DrivePage
         free: carries.is_empty() && users.is_empty(),
         carries,
         member,
+        volumes,
+        volumes_error,
+        volumes_error_said,
         users,
         mark,
         ..blank(path)
+    }
+}
+
+impl From<&Volume> for FirmwareVolume {
+    fn from(volume: &Volume) -> Self {
+        let slots = volume.slots();
+        let of = |state: Slot| (0..slots.len()).filter(|&slot| slots[slot] == state).collect();
+        Self {
+            name: volume.name.clone(),
+            uuid: uuid_text(&volume.uuid),
+            format: volume.format().to_string(),
+            level: volume.level(),
+            member_count: slots.len(),
+            slot: volume.slot(),
+            missing_slots: of(Slot::Missing),
+            rebuilding_slots: of(Slot::Rebuilding),
+            clean: volume.is_consistent(),
+        }
     }
 }
 

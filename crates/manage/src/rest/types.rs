@@ -333,6 +333,14 @@ pub struct DrivePage {
     pub carries: Vec<String>,
     /// The array it is a member of.
     pub member: Option<DriveMembership>,
+    /// The volumes of firmware RAID that it belongs to. Stria reads them and never writes them.
+    pub volumes: Vec<FirmwareVolume>,
+    /// Why they cannot be told, if it carries metadata of such volumes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes_error: Option<String>,
+    /// The same for programs, if it has a sentence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volumes_error_said: Option<ErrorSentence>,
     /// Other users of it: a mount point, a kernel device. Such a drive cannot be chosen.
     pub users: Vec<String>,
     /// True if nothing lies on it and nobody uses it.
@@ -355,6 +363,29 @@ pub struct DrivePage {
     /// The drive and what it carries, for a later comparison (`stria_host::Examined::mark`); `None`: it was not read.
     #[serde(skip)]
     pub mark: Option<String>,
+}
+
+/// A volume that a mainboard or a controller made, as the metadata of one of its drives record it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct FirmwareVolume {
+    /// Its name.
+    pub name: String,
+    /// Its identity.
+    pub uuid: String,
+    /// Who made it: `IMSM` (Intel) or `DDF` (SNIA, of many controllers).
+    pub format: String,
+    /// Its level, as mdadm names it: `raid5`.
+    pub level: String,
+    /// The number of its members.
+    pub member_count: usize,
+    /// The slot of this drive.
+    pub slot: usize,
+    /// The slots whose members have failed or are missing. One may be that of this drive.
+    pub missing_slots: Vec<usize>,
+    /// The slots whose members are being filled.
+    pub rebuilding_slots: Vec<usize>,
+    /// True if its redundancy holds.
+    pub clean: bool,
 }
 
 /// The pool of spares that arrays share.
