@@ -679,7 +679,7 @@ export interface components {
              */
             undo?: boolean;
         };
-        /** @description The person who knows of a cause, and since when. */
+        /** @description The user who acknowledged a cause, and the time. */
         Acknowledgement: {
             /**
              * Format: uint64
@@ -4439,7 +4439,7 @@ export interface components {
         FirmwareVolume: {
             /** @description True if its redundancy holds. */
             clean: boolean;
-            /** @description Who made it: `IMSM` (Intel) or `DDF` (SNIA, of many controllers). */
+            /** @description The format of its metadata: `IMSM` (Intel) or `DDF` (SNIA, of many controllers). */
             format: string;
             /** @description Its level, as mdadm names it: `raid5`. */
             level: string;
@@ -5346,7 +5346,7 @@ export interface components {
         MatterKind: "not_served" | "silent" | "degraded" | "rebuilding" | "failed" | "paused" | "read_only" | "superblock_refused" | "member_silent" | "members_silent" | "mismatch" | "no_space" | "file_deleted" | "replaced" | "left_alone";
         /** @description Something that is wrong. */
         MatterView: {
-            /** @description The person who knows of it: every alarm about it is acknowledged. It is as wrong as before. */
+            /** @description The latest acknowledgement, if every alarm about it is acknowledged. It is as wrong as before. */
             acknowledged?: components["schemas"]["Acknowledgement"] | null;
             /** @description The remedy. */
             action: string;
@@ -7408,7 +7408,7 @@ export interface components {
         };
         /** @description A cause that stands, as `stria alarm` shows it. */
         StandingView: {
-            /** @description The person who knows of it; absent: nobody has said so, or it has become worse since. */
+            /** @description The acknowledgement. Absent: nobody has acknowledged it, or it has become worse since. */
             acknowledged?: components["schemas"]["Acknowledgement"] | null;
             /** @description The array. */
             array: string;

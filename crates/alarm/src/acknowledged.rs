@@ -14,7 +14,7 @@ const WAITS: Duration = Duration::from_secs(15 * 60);
 /// Acknowledgements that may wait; the oldest gives way.
 const WAITING_MAX: usize = 256;
 
-/// The person who knows of a cause, and since when.
+/// The user who acknowledged a cause, and the time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Acknowledgement {
     /// The user.

@@ -89,7 +89,7 @@ pub struct Open<'a, S> {
     pub cause: &'a Condition<S>,
     /// When it was first seen.
     pub since: SystemTime,
-    /// The person who knows of it.
+    /// The acknowledgement, if there is one.
     pub acknowledgement: Option<&'a Acknowledgement>,
 }
 

@@ -145,7 +145,7 @@ pub fn volumes(drive: &FirmwareDrive, read: &mut Read) -> Result<Vec<Volume>, Fi
 }
 
 impl Volume {
-    /// Who made it.
+    /// The format of its metadata.
     pub fn format(&self) -> Format {
         self.format
     }

@@ -80,7 +80,7 @@ pub struct StandingView {
     pub said: Option<AlarmSentence>,
     /// When it was first seen, in seconds since 1970.
     pub since_s: u64,
-    /// The person who knows of it; absent: nobody has said so, or it has become worse since.
+    /// The acknowledgement. Absent: nobody has acknowledged it, or it has become worse since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledgement>,
 }

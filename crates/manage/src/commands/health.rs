@@ -84,7 +84,7 @@ fn acknowledge(
     Ok(if silent.is_empty() { 0 } else { client::NO_ANSWER })
 }
 
-/// An open alarm in a line, and the person who knows of it.
+/// An open alarm and its acknowledgement, in one line.
 fn acknowledged(open: &StandingView) -> String {
     let StandingView { cause, .. } = open;
     let component = cause.component.as_ref().map_or_else(String::new, |part| format!(" ({})", shown(part)));

@@ -2,7 +2,7 @@
 //! otherwise.
 //!
 //! The planner is a program of its own, `stria-plan`. Its answers are the same every time, so they are kept. On a busy machine one
-//! may take minutes: then whoever asks is told that it comes later, and the planner goes on.
+//! may take minutes. Then the request is answered with `later`, and the planner goes on.
 
 use super::drives;
 use super::machine::Machine;
@@ -23,7 +23,7 @@ use stria_terminal::program;
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The planner has so long to tell its catalogue, which it reads from no drive.
 const CATALOGUE_PATIENCE: Duration = Duration::from_secs(25);
-/// Whoever asks waits for so long before it is told that the answer comes later.
+/// A request waits for so long before it is answered with `later`.
 const WAIT: Duration = Duration::from_secs(10);
 /// Answers that are kept.
 const KEPT_MAX: usize = 64;

@@ -129,7 +129,7 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
     }
 }
 
-/// The person who knows of all these alarms; of several the last one.
+/// The acknowledgement of all these alarms: the latest one, if each alarm has one.
 fn acknowledged(open: &[&StandingView]) -> Option<Acknowledgement> {
     let known: Option<Vec<&Acknowledgement>> = open.iter().map(|open| open.acknowledged.as_ref()).collect();
     known?.into_iter().max_by_key(|known| known.at_s).cloned()

@@ -155,7 +155,7 @@ pub struct MatterView {
     /// The cause for programs; absent: it has text alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub said: Option<ReasonSentence>,
-    /// The person who knows of it: every alarm about it is acknowledged. It is as wrong as before.
+    /// The latest acknowledgement, if every alarm about it is acknowledged. It is as wrong as before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acknowledged: Option<Acknowledgement>,
 }
@@ -372,7 +372,7 @@ pub struct FirmwareVolume {
     pub name: String,
     /// Its identity.
     pub uuid: String,
-    /// Who made it: `IMSM` (Intel) or `DDF` (SNIA, of many controllers).
+    /// The format of its metadata: `IMSM` (Intel) or `DDF` (SNIA, of many controllers).
     pub format: String,
     /// Its level, as mdadm names it: `raid5`.
     pub level: String,
