@@ -14,15 +14,21 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::thread::{Pid, gettid};
 use std::fs::File;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::unix::fs::FileExt;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use std::{fs, thread};
 use stria_block::Buffer;
 
 /// The completion that ends a watch of the ring. Tags are smaller.
 const LAST: u64 = u64::MAX;
+/// The time between two looks at a thread that ends.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Gives a command to the driver and waits for its end, which some commands reach only after I/O. `buffer`: what the driver
 /// reads or fills.
@@ -89,7 +95,12 @@ impl Drop for Descriptors {
 
 /// A queue of a device, as its driver offers it. One thread uses it, from [`Driver::begin`] on.
 pub(super) struct KernelPort {
-    uring: IoUring,
+    /// Taken by [`KernelPort::drop`] alone.
+    uring: ManuallyDrop<IoUring>,
+    /// The thread that uses it.
+    thread: OnceLock<Pid>,
+    /// Tags that the driver has given up: it does so once the device is stopped.
+    aborted: usize,
     descriptors: Descriptors,
     device: Arc<File>,
     queue: u16,
@@ -130,7 +141,17 @@ impl KernelPort {
         let descriptors = Descriptors::map(device, queue, depth)?;
         let writes = (0..depth).map(|_| None).collect();
         let lent = Lent { writes, reads: Vec::new(), returned: Vec::new() };
-        Ok(Self { uring, descriptors, device: Arc::clone(device), queue, copier, lent, completed: Vec::new() })
+        Ok(Self {
+            uring: ManuallyDrop::new(uring),
+            thread: OnceLock::new(),
+            aborted: 0,
+            descriptors,
+            device: Arc::clone(device),
+            queue,
+            copier,
+            lent,
+            completed: Vec::new(),
+        })
     }
 
     /// `address`: 0, or that of memory which `lent` stores, long enough for the tag's request.
@@ -150,6 +171,7 @@ impl Driver for KernelPort {
 
     fn begin(&self) -> io::Result<()> {
         self.uring.submitter().register_enable_rings()?;
+        self.thread.get_or_init(gettid);
         // When memory is short, the kernel must not make the thread that serves this device wait for writes to it. Only root may
         // ask for that, and only root has ublk devices with user copy.
         let _ = rustix::process::configure_io_flusher_behavior(true);
@@ -174,7 +196,10 @@ impl Driver for KernelPort {
         }
         let mut completed = std::mem::take(&mut self.completed);
         completed.extend(self.uring.completion().map(|completion| (completion.user_data(), completion.result())));
-        let outcome = completed.drain(..).try_for_each(|(tag, result)| arrived(self, tag, result));
+        let outcome = completed.drain(..).try_for_each(|(tag, result)| {
+            self.aborted += usize::from(result == command::ABORTED);
+            arrived(self, tag, result)
+        });
         self.completed = completed;
         outcome
     }
@@ -245,5 +270,91 @@ impl Drop for KernelPort {
         // SAFETY: the entry names no memory.
         let _ = unsafe { self.uring.submission().push(&opcode::Nop::new().build().user_data(LAST)) };
         let _ = self.uring.submit();
+        // SAFETY: the last use of the field.
+        let uring = unsafe { ManuallyDrop::take(&mut self.uring) };
+        match self.thread.get() {
+            Some(thread) if self.aborted < self.descriptors.count => close_after(*thread, uring),
+            _ => drop(uring),
+        }
+    }
+}
+
+/// Closes a ring after the end of the thread that used it.
+///
+/// The driver aborts the requests of a ring that is closed. Those that it had sent on their way before wait in the ring for that
+/// thread. If they find it alive, they arrive at a ring that nobody reads any more, and are neither answered nor aborted: the
+/// device is lost until the next boot (Linux 6.12). If they find it ended, the next server gets them.
+fn close_after(thread: Pid, ring: impl Send + 'static) {
+    let ring = ManuallyDrop::new(ring);
+    let close = move || {
+        while fs::exists(format!("/proc/self/task/{thread}")).unwrap_or(true) {
+            thread::sleep(LOOK_AGAIN);
+        }
+        drop(ManuallyDrop::into_inner(ring));
+    };
+    // If the system gives no thread, the ring is closed at the end of the process.
+    let _ = thread::Builder::new().name("ublk-close".into()).stack_size(64 << 10).spawn(close);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{MemfdFlags, memfd_create};
+    use std::os::fd::RawFd;
+    use std::sync::mpsc::{Sender, channel};
+
+    const DEPTH: u16 = 4;
+
+    /// Gives up a queue on a thread that stays until told to end.
+    fn give_up(begins: bool) -> (RawFd, Sender<()>, thread::JoinHandle<()>) {
+        let (told, given_up) = channel();
+        let (end, ends) = channel();
+        let thread = thread::spawn(move || {
+            let device = File::from(memfd_create("ublk", MemfdFlags::CLOEXEC).expect("a file"));
+            device.set_len(1 << 20).expect("space");
+            let port = KernelPort::open(&Arc::new(device), 0, DEPTH, Copier::Server).expect("a queue");
+            if begins {
+                port.begin().expect("a ring");
+            }
+            let descriptor = port.uring.as_raw_fd();
+            drop(port);
+            told.send(descriptor).expect("the test waits");
+            let _ = ends.recv();
+        });
+        (given_up.recv().expect("it gives up"), end, thread)
+    }
+
+    /// True if the descriptor is that of a ring. Other tests may open one with its number after its end.
+    fn is_open(descriptor: RawFd) -> bool {
+        fs::read_link(format!("/proc/self/fd/{descriptor}")).is_ok_and(|link| link.to_string_lossy().contains("io_uring"))
+    }
+
+    #[test]
+    fn a_ring_that_is_given_up_is_closed_after_its_thread() {
+        let (descriptor, end, thread) = give_up(true);
+        thread::sleep(5 * LOOK_AGAIN);
+        assert!(is_open(descriptor), "its thread lives");
+        end.send(()).expect("it waits");
+        thread.join().expect("it ends");
+    }
+
+    #[test]
+    fn what_waits_for_a_thread_is_closed_once_it_has_ended() {
+        let (told, is_told) = channel();
+        struct Ring(Sender<()>);
+        impl Drop for Ring {
+            fn drop(&mut self) {
+                self.0.send(()).expect("the test waits");
+            }
+        }
+        let (end, ends) = channel::<()>();
+        let thread = thread::spawn(move || {
+            close_after(gettid(), Ring(told));
+            let _ = ends.recv();
+        });
+        assert!(is_told.recv_timeout(5 * LOOK_AGAIN).is_err(), "its thread lives");
+        end.send(()).expect("it waits");
+        thread.join().expect("it ends");
+        is_told.recv().expect("it is closed");
     }
 }
