@@ -14,7 +14,7 @@
 //! - A file is checked by `statx`, which waits for no server. It also tells that the file was deleted or replaced: its bytes are
 //!   then lost with the last process that has it open. That is reported, and the drive stays.
 //! - A loop device has a file behind it, and its own size says nothing about that file: without direct I/O it reads zeros
-//!   behind the file's end. That file is checked as well.
+//!   behind the file's end. That file is checked as well, its space too if the device covers all of it and it is not on XFS.
 //! - Other block devices do not grow by writes, and reads behind their end are short or fail. So their size is checked only
 //!   when a request fails, and once a second. So is their entry in sysfs, which goes with a drive that is pulled: an idle array
 //!   would otherwise notice that with its next request.
@@ -56,6 +56,8 @@ const XFS: u64 = 0x5846_5342;
 
 /// Space that a file may lose between two checks without suspicion: file systems merge blocks of their own.
 const SPACE_SLACK_BYTES: u64 = 64 << 10;
+/// 64 KiB: a loop device leaves at most this of a file's end over, as its size is a multiple of its blocks.
+const REST_BYTES_MAX: u64 = 64 << 10;
 /// The number of checks of a file that lacks space, a millisecond apart, before it is lost.
 const LOOKS: usize = 20;
 
@@ -300,12 +302,16 @@ fn is_still_lacking(file: &File, least_bytes: u64, mut space_bytes: u64) -> Opti
 /// True if the file is on XFS and shares blocks, or has a hint for copies: then the file system reserves space that it frees at
 /// any time. In a file without holes that space is beyond its length, see [`least_space_bytes`].
 fn reserves_for_copies(file: &File, bytes: u64) -> bool {
-    if !rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 == XFS) {
+    if !is_on_xfs(file) {
         return false;
     }
     // SAFETY: the ioctl writes no more than the structure's size.
     let attributes = unsafe { ioctl(file, Getter::<FSGETXATTR, [u32; 7]>::new()) };
     attributes.is_ok_and(|found| found[0] & COPIES_ARE_LARGE != 0) || shares_blocks(file, bytes)
+}
+
+fn is_on_xfs(file: &File) -> bool {
+    rustix::fs::fstatfs(file).is_ok_and(|found| found.f_type as u64 == XFS)
 }
 
 /// False also if the file system does not say.
@@ -353,7 +359,13 @@ fn behind_loop_device(device: &File, number: u64) -> Option<Backing> {
     let device_bytes = sysfs.number("size")?.saturating_mul(SECTOR_BYTES as u64);
     let end = sysfs.number("loop/offset").unwrap_or(0).saturating_add(device_bytes);
     let (bytes, had_name) = (end.min(metadata.len()), metadata.nlink() > 0);
-    is_it.then_some(Backing { other: Some(file), bytes, opened: None, had_name })
+    // If the device covers a part, another device may free the space of the rest. XFS frees reserves at any time, and a file that
+    // is not open for reading cannot be asked whether it has any.
+    let rest_bytes = metadata.len().saturating_sub(device_bytes);
+    let is_all = sysfs.number("loop/offset") == Some(0) && rest_bytes < REST_BYTES_MAX;
+    let is_comparable = is_all && counts_exactly(&file) && !is_on_xfs(&file);
+    let opened = is_comparable.then_some(Seen { space_bytes: metadata.blocks() * SECTOR_BYTES as u64, releases_ended: 0 });
+    is_it.then_some(Backing { other: Some(file), bytes, opened, had_name })
 }
 
 #[cfg(test)]

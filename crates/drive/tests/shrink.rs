@@ -248,6 +248,50 @@ fn loop_device_over_a_file_cut_short_is_lost() {
     }
 }
 
+/// Before, zeros were read from its holes, and the array stayed optimal. Space that Stria gives back is not missed.
+#[test]
+fn loop_device_over_a_file_cut_short_and_made_long_again_is_lost() {
+    for folder in [Folder::on_disk(), Folder::in_memory()] {
+        for direct in ["--direct-io=off", "--direct-io=on"] {
+            // The size of a file need not be a multiple of the device's blocks.
+            for (left, odd) in [(0, 0), (LEN / 2, 0), (LEN - (256 << 10), 300)] {
+                let path = folder.file("behind", LEN + odd);
+                let Some(device) = Loop::over(&path, &[direct]) else { return };
+                let (ring, mut drive) = full(&device.device);
+                for round in 0..3 {
+                    let zeroes = Operation::WriteZeroes { fua: true, unmap: round != 1, fast: false };
+                    carry_out(&ring, &mut drive, 0, SECTORS, zeroes).result.unwrap();
+                    assert!(read(&ring, &mut drive, 8, 8).unwrap().iter().all(|&byte| byte == 0));
+                    write(&ring, &mut drive, 0, &vec![1; LEN as usize]).unwrap();
+                    carry_out(&ring, &mut drive, 0, 0, Operation::Flush).result.unwrap();
+                    assert!(read(&ring, &mut drive, 8, 8).unwrap().iter().all(|&byte| byte == 1));
+                }
+                cut(&path, left);
+                cut(&path, LEN + odd);
+                let what = format!("{direct}, {left} bytes left in {}", folder.0.display());
+                assert!(read(&ring, &mut drive, SECTORS - 8, 8).is_err(), "{what}: nobody gets zeros");
+                is_lost(&ring, &mut drive, &what);
+            }
+        }
+    }
+}
+
+/// A part of a file has no space of its own: what frees the rest costs no member.
+#[test]
+fn loop_device_over_a_part_of_a_file_misses_no_space_of_the_rest() {
+    let folder = Folder::on_disk();
+    let path = folder.file("shared", 2 * LEN);
+    for offset in [0, LEN] {
+        std::fs::write(&path, vec![1; 2 * LEN as usize]).and_then(|()| File::open(&path)?.sync_all()).unwrap();
+        let (offset_word, size) = (offset.to_string(), LEN.to_string());
+        let Some(device) = Loop::over(&path, &["--offset", &offset_word, "--sizelimit", &size]) else { return };
+        let (ring, mut drive) = full(&device.device);
+        let rest = (LEN - offset).to_string();
+        run("fallocate", &["--punch-hole", "--offset", &rest, "--length", &size, path.to_str().unwrap()]).unwrap();
+        assert!(read(&ring, &mut drive, 8, 8).unwrap().iter().all(|&byte| byte == 1), "offset {offset}");
+    }
+}
+
 #[test]
 fn device_that_shrinks_is_lost() {
     let folder = Folder::on_disk();
