@@ -295,8 +295,9 @@ fn post(agent: &Agent, url: &str, message: &Message) -> Result<(), String> {
         "severity": cause.event.severity(),
         "array": cause.array,
         "component": cause.component,
-        "text": cause.text,
-        "subject": message.subject(),
+        // These are for people: chats show them as they are.
+        "text": shown_sentence(&cause.text).to_string(),
+        "subject": shown_sentence(&message.subject()).to_string(),
         "since_ms": since_ms,
         "host": host(),
     });
@@ -324,6 +325,9 @@ fn show(console: &Path, message: &Message) -> io::Result<()> {
 }
 
 /// Runs `PROGRAM EVENT ARRAY [COMPONENT]`. What mdadm has no argument for is in the environment.
+///
+/// Scripts print their arguments and `STRIA_TEXT`, so names in them are escaped. `STRIA_ARRAY` and `STRIA_COMPONENT` have the
+/// names themselves, for commands.
 fn run(program: &Path, message: &Message) -> Result<(), String> {
     let cause = &message.cause;
     let phase = match message.phase {
@@ -332,8 +336,12 @@ fn run(program: &Path, message: &Message) -> Result<(), String> {
         Phase::Cleared => "cleared",
     };
     let mut command = Command::new(program);
-    command.arg(&*message.event_name()).arg(&cause.array).args(&cause.component);
-    command.env("STRIA_CAUSE", &*cause.event.name()).env("STRIA_PHASE", phase).env("STRIA_TEXT", &cause.text);
+    let component = cause.component.as_deref();
+    command.arg(&*message.event_name()).arg(shown(&cause.array).to_string());
+    command.args(component.map(|component| shown_sentence(component).to_string()));
+    command.env("STRIA_CAUSE", &*cause.event.name()).env("STRIA_PHASE", phase);
+    command.env("STRIA_TEXT", shown_sentence(&cause.text).to_string());
+    command.env("STRIA_ARRAY", &cause.array).env("STRIA_COMPONENT", component.unwrap_or_default());
     carry_out(command, &[], PROGRAM_WITHIN)
 }
 
@@ -454,6 +462,17 @@ mod tests {
         let output = std::fs::read_to_string(&console).expect("text");
         assert!(output.starts_with("\r\n") && output.ends_with("\r\n") && output.lines().count() == 2, "{output:?}");
         assert!(!output.contains('\x1b'), "{output:?}");
+        let (program, output) = (folder.path().join("hook"), folder.path().join("output"));
+        let text = format!(
+            "#!/bin/sh\nprintf '%s\\n' \"$@\" \"$STRIA_TEXT\" > {0}\nprintf %s \"$STRIA_ARRAY\" > {0}.raw\n",
+            output.display()
+        );
+        stria_testkit::script(&program, &text);
+        run(&program, &hostile).expect("it runs");
+        let printed = std::fs::read_to_string(&output).expect("it wrote");
+        assert_eq!(printed, "Fail\nta\\u{1b}[2Jnk\\nhost       good\n/dev/sdc\nmember\\r\\n.\\r\\n\\u{1b}]0;x\\u{7}\n");
+        let raw = std::fs::read_to_string(output.with_extension("raw")).expect("it wrote");
+        assert_eq!(raw, hostile.cause.array, "a command needs the name itself");
         let text = body(&hostile);
         assert_eq!(text.lines().count(), body(&message(Phase::Raised)).lines().count(), "{text}");
         assert!(!text.contains(['\x1b', '\r']), "{text:?}");

@@ -4,6 +4,7 @@ use crate::{Message, Phase, Severity};
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
+use stria_block::shown_lines;
 
 /// Marks entries of alarms: `journalctl MESSAGE_ID=…` finds them all.
 const MESSAGE_ID: &str = "5bd3c1a1e0b94b0f9d8c3f0d6a4e7712";
@@ -41,7 +42,7 @@ fn entry(message: &Message) -> Vec<u8> {
     let mut entry = Vec::new();
     let event = cause.event.name();
     for (name, value) in [
-        ("MESSAGE", words.as_str()),
+        ("MESSAGE", &*shown_lines(&words).to_string()),
         ("MESSAGE_ID", MESSAGE_ID),
         ("PRIORITY", priority),
         ("SYSLOG_IDENTIFIER", "stria"),
@@ -86,13 +87,13 @@ mod tests {
         let path = folder.path().join("socket");
         let listener = UnixDatagram::bind(&path).expect("a socket");
         let cause =
-            Condition { event: Event::Fail, array: "tank".into(), component: None, text: "two\nlines".into(), said: None };
+            Condition { event: Event::Fail, array: "tank".into(), component: None, text: "two\nlines\x1b".into(), said: None };
         Journal::at(&path).send(&Message::once(cause)).expect("it listens");
         let mut bytes = [0; 4096];
         let length = listener.recv(&mut bytes).expect("a datagram");
         let fields = fields(&bytes[..length]);
         for (name, value) in [
-            ("MESSAGE", "two\nlines"),
+            ("MESSAGE", "two\nlines\\u{1b}"),
             ("PRIORITY", "2"),
             ("STRIA_EVENT", "Fail"),
             ("STRIA_ARRAY", "tank"),

@@ -38,7 +38,7 @@ pub use ram::RamDevice;
 pub use request::{Completion, Operation, Request, Segments};
 pub use sectors::SectorDevice;
 pub use shown::{
-    Shown, file_name, is_plain, of_shell_word, shell_word, show_size, shown, shown_json, shown_lines, shown_sentence,
+    Shown, file_name, is_plain, of_shell_word, shell_word, show_size, shown, shown_field, shown_json, shown_lines, shown_sentence,
 };
 pub use timings::{Histogram, Latency, Timings};
 pub use trouble::{Action, Trouble, TroubleKind, in_largest_unit};

@@ -31,6 +31,12 @@ pub fn shown_sentence(text: &str) -> Shown<'_> {
     Shown { text, lines: false, chars_max: usize::MAX }
 }
 
+/// For a name in a line that is parsed by its blanks: those of the name are escaped too, so that it ends where it should and
+/// gives no further field.
+pub fn shown_field(text: &str) -> String {
+    shown(text).to_string().replace(' ', "\\u{20}")
+}
+
 /// For text of several lines: line ends and tabs stay, so names in it must have gone through [`shown`] before.
 pub fn shown_lines(text: &str) -> Shown<'_> {
     Shown { text, lines: true, chars_max: usize::MAX }
@@ -182,6 +188,7 @@ mod tests {
             "{\"n\":\"a\\u009b\\u202e\u{1f980}\\udb40\\udc41o\\u0301\"}\n"
         );
         assert_eq!(shown_lines("two\nlines\x1b").to_string(), "two\nlines\\u{1b}");
+        assert_eq!(shown_field("x kind=stopped\n"), "x\\u{20}kind=stopped\\n");
     }
 
     /// Every code point, against a table of the classes that Unicode 17 lists: each stands here by itself, as in the standard.

@@ -3,6 +3,7 @@
 use crate::api::EventView;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use stria_block::shown_field;
 use tokio::sync::broadcast;
 
 /// 4096 events of about 200 bytes: days of a healthy array, and less than a MiB.
@@ -34,6 +35,7 @@ impl EventLog {
     /// Adds an event, and gives it its sequence number.
     pub fn push(&self, mut event: EventView) {
         let EventView { array, kind, text, .. } = &event;
+        let array = shown_field(array);
         match kind.as_str() {
             "member_failed" | "member_gone" | "no_room" | "member_silent" | "sweep_stopped" | "read_corrected"
             | "wrong_bytes" | "bad_blocks" | "unreadable" | "lane_silent" | "mismatch" | "warning" | "alarm" => {

@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::Arc;
 use std::time::Duration;
+use stria_block::shown_field;
 use stria_drive::held_by;
 use stria_front::Closing;
 use stria_host::{PlannedArray, choose, short_name};
@@ -242,11 +243,14 @@ fn stop_all(service: &Arc<Service>) -> JoinHandle<Result<Done, ApiError>> {
 fn addresses(ways: &[Way], disks: &[(String, PathBuf)], metrics: Option<SocketAddr>, socket: &Path, json: bool) -> String {
     let mut lines: String = ways
         .iter()
-        .map(|(kind, name, uri)| line(json, || format!("{kind} {name} {uri}"), || json!({"array": name, *kind: uri})))
+        .map(|(kind, name, uri)| {
+            line(json, || format!("{kind} {} {uri}", shown_field(name)), || json!({"array": name, *kind: uri}))
+        })
         .collect();
     for (name, path) in disks {
         let path = path.display().to_string();
-        lines += &line(json, || format!("vhost-user {name} {path}"), || json!({"array": name, "vhost_user": path}));
+        lines +=
+            &line(json, || format!("vhost-user {} {path}", shown_field(name)), || json!({"array": name, "vhost_user": path}));
     }
     if let Some(address) = metrics {
         let url = format!("http://{address}/metrics");

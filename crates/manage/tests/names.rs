@@ -12,7 +12,7 @@ use std::path::Path;
 use support::Place;
 
 /// Of at most 31 bytes each.
-const NAMES: [&str; 8] = [
+const NAMES: [&str; 9] = [
     "a\tb|c",
     "x\ncontrol /tmp/evil",
     "a\x1b[2J\x1b]0;owned\x07",
@@ -21,6 +21,7 @@ const NAMES: [&str; 8] = [
     "c\u{9b}2J\r\u{8}\u{85}",
     "z\u{336}\u{336}\u{336}\u{336}\u{336}\u{336}\u{336}",
     "../../../tmp/evil \"; rm",
+    "x nbd+unix:///?socket=/e kind=x",
 ];
 
 /// Nothing but visible characters and line ends, and no line that a name began.
@@ -80,6 +81,8 @@ fn names_on_drives_are_shown_and_not_obeyed() {
             harmless(line);
         }
         assert!(lines[0].starts_with("nbd ") && lines[1].starts_with("control "), "{lines:?}");
+        let fields: Vec<&str> = lines[0].split_whitespace().collect();
+        assert!(fields.len() == 3 && fields[2].contains("/run/stria/"), "a blank in a name begins no field: {fields:?}");
         let socket = lines[1].trim_start_matches("control ").trim_end();
         let file = Path::new(socket).file_name().expect("a file").to_str().expect("plain");
         assert_eq!(Path::new(socket).parent(), Some(&*place.path("run/stria")));
@@ -111,7 +114,10 @@ fn names_on_drives_are_shown_and_not_obeyed() {
         }
         let log = served.wait_with_output().expect("it ends");
         assert!(log.status.success());
-        harmless(&String::from_utf8(log.stderr).expect("text"));
+        let log = String::from_utf8(log.stderr).expect("text");
+        harmless(&log);
+        let fields = |line: &str| line.rsplit_once(" array=").is_some_and(|(_, fields)| fields.split(' ').count() != 2);
+        assert!(!log.lines().any(fields), "a blank in a name begins no field: {log}");
     }
 }
 
