@@ -40,6 +40,14 @@ pub fn holds_clients_data(path: &Path) -> bool {
     kernel.device_of(path).is_some_and(|name| kernel.is_of_clients(&name))
 }
 
+/// True if the block device at this path may hold what clients of an array write: the file behind a loop device is made by a
+/// program (FUSE), as nbdfuse makes one of an export. Others make plain files, so such a device is a drive unless it contradicts
+/// another.
+pub fn may_hold_clients_data(path: &Path) -> bool {
+    let kernel = Kernel::here();
+    kernel.device_of(path).is_some_and(|name| kernel.is_made_by_program(&name))
+}
+
 /// What the kernel tells of devices and mounts.
 struct Kernel<'a> {
     sysfs: &'a Path,
@@ -88,6 +96,14 @@ impl Kernel<'_> {
         let mut found = BTreeMap::new();
         self.descend(name.to_owned(), false, &mut found);
         found.iter().any(counts)
+    }
+
+    /// True if a file below this device is on FUSE.
+    fn is_made_by_program(&self, name: &str) -> bool {
+        let mut found = BTreeMap::new();
+        self.descend(name.to_owned(), false, &mut found);
+        let page = |name: &String| self.sysfs.join("class/block").join(name);
+        found.keys().filter_map(|name| backing_file(&page(name))).any(|file| is_on_fuse(&file, &self.mounts))
     }
 
     fn below_path(&self, path: &Path) -> BTreeMap<String, bool> {
@@ -154,6 +170,17 @@ fn mount_source(file: &Path, mounts: &str) -> Option<PathBuf> {
     mounts.lines().filter_map(mount).max_by_key(|(point, _)| point.as_os_str().len()).map(|(_, source)| source)
 }
 
+/// True if a file lies on a file system of a program, from the same text.
+fn is_on_fuse(file: &Path, mounts: &str) -> bool {
+    let mount = |line: &str| {
+        let (before, after) = line.split_once(" - ")?;
+        let point = PathBuf::from(before.split(' ').nth(4)?.replace("\\040", " "));
+        let is_fuse = after.split(' ').next().is_some_and(|kind| kind == "fuse" || kind.starts_with("fuse."));
+        file.starts_with(&point).then_some((point.as_os_str().len(), is_fuse))
+    };
+    mounts.lines().filter_map(mount).max_by_key(|(length, _)| *length).is_some_and(|(_, is_fuse)| is_fuse)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,7 +189,7 @@ mod tests {
 
     /// Devices as sysfs has them. Each: name, minor number, the devices below, the file behind a loop device. `sdap1` is a
     /// partition of `sda`.
-    const DEVICES: [(&str, u32, &[&str], &str); 14] = [
+    const DEVICES: [(&str, u32, &[&str], &str); 16] = [
         ("sda", 0, &[], ""),
         ("sdb", 1, &[], ""),
         ("nbd0", 2, &[], ""),
@@ -177,6 +204,8 @@ mod tests {
         ("loop2", 11, &[], "/on-md/image"),
         ("loop3", 12, &[], "/on-btrfs/a/image"),
         ("loop4", 13, &[], "/gone"),
+        ("loop5", 14, &[], "/by fuse/nbd"),
+        ("dm-4", 15, &["loop5"], ""),
     ];
 
     fn sysfs() -> tempfile::TempDir {
@@ -219,7 +248,9 @@ mod tests {
                 _ => Some(Node { device: Some(device?), file_system: 0 }),
             }
         };
-        let mounts = "30 1 0:20 / / rw - ext4 /dev/sda rw\n31 30 0:50 /a /on-btrfs rw shared:1 - btrfs /dev/ublkb0 rw\n".into();
+        let mounts = "30 1 0:20 / / rw - ext4 /dev/sda rw\n31 30 0:50 /a /on-btrfs rw shared:1 - btrfs /dev/ublkb0 rw\n\
+                      32 30 0:51 / /by\\040fuse rw - fuse /dev/fuse rw\n33 30 0:52 / /by-fuse/disk rw - fuseblk /dev/sdb rw\n"
+            .into();
         ask(&Kernel { sysfs: folder.path(), mounts, look: &look })
     }
 
@@ -232,6 +263,19 @@ mod tests {
             names.retain(|name| kernel.is_of_clients(name));
             let exports = ["nbd0", "ublkb0", "md0", "dm-1", "dm-2", "dm-3", "loop0", "loop1", "loop3", "nbd0p1"];
             assert_eq!(names, exports, "a volume over plain disks, and a file on the machine's own md, are drives");
+        });
+    }
+
+    /// A copy of a member that a client had written behind nbdfuse and a loop device took the member's place.
+    #[test]
+    fn what_a_program_makes_files_of_may_hold_clients_data() {
+        with_kernel(|kernel| {
+            let made: Vec<&str> = DEVICES.iter().map(|known| known.0).filter(|name| kernel.is_made_by_program(name)).collect();
+            assert_eq!(made, ["loop5", "dm-4"]);
+            assert!(
+                is_on_fuse(Path::new("/by fuse/nbd"), &kernel.mounts)
+                    && !is_on_fuse(Path::new("/by-fuse/disk/x"), &kernel.mounts)
+            );
         });
     }
 

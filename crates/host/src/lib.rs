@@ -30,7 +30,7 @@ mod sync_io;
 mod warning;
 mod words;
 
-pub use beneath::{beneath, holds_clients_data};
+pub use beneath::{beneath, holds_clients_data, may_hold_clients_data};
 pub use block_devices::block_devices;
 pub use choose::{StaysOut, awaited_slots, choose, choose_among, named, short_name, sort_arguments, stays_out};
 pub use create::{ArrayLevel, CreateSpec, Overwrite, Preview, create, default_strip_sectors, preview};

@@ -6,6 +6,7 @@
 //! activated only then.
 
 use crate::answers::{ANSWERS_WITHIN, answer_within, not_in_time, open_each, silent_drive};
+use crate::beneath::may_hold_clients_data;
 use crate::block_devices::block_devices;
 use crate::candidate::candidate_of;
 use crate::checked::{ArrayPlan, ReadyDrive, prepare_drive};
@@ -14,6 +15,7 @@ use crate::firmware::{FirmwareRaid, as_members};
 use crate::lacking::start_warnings;
 use crate::warning::OpenWarning;
 use crate::{HostError, HostedArray};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stria_array::{MemberId, WritePolicy};
 use stria_drive::{Access, IoOptions, Ring, SyncDrive};
@@ -109,9 +111,40 @@ pub fn find_readable(paths: &[PathBuf], options: OpenOptions) -> Result<(Found, 
             Err(error) => refused.push(error),
         }
     }
+    refused.extend(leave_out_forgeries(&mut drives));
     let (found, late) = find_on(drives, options)?;
     refused.extend(late.into_iter().filter(|error| error.silent_drive().is_some()));
     Ok((found, refused))
+}
+
+/// Leaves out drives that may hold what clients of an array write, and that another drive contradicts: both say that they are the
+/// same member. A client can copy any member's image into its array. Returns the reasons.
+fn leave_out_forgeries(drives: &mut Vec<(SyncDrive, Candidate)>) -> Vec<HostError> {
+    let path = |index: usize| drives[index].0.info().path.as_path();
+    let identity = |index: usize| {
+        let header = &drives[index].1.found.as_ref().ok()?.superblock.header;
+        Some((header.set_uuid, header.device_uuid))
+    };
+    // The drive that a forged one is a copy of.
+    let original = |index: usize| {
+        let own = identity(index)?;
+        let mut copies = (0..drives.len()).filter(|&other| other != index && identity(other) == Some(own)).peekable();
+        copies.peek()?;
+        may_hold_clients_data(path(index)).then(|| copies.find(|&other| !may_hold_clients_data(path(other))))?
+    };
+    let forged: BTreeMap<usize, HostError> = (0..drives.len())
+        .filter_map(|index| {
+            let (path, original) = (path(index).display(), path(original(index)?).display());
+            let reason = format!(
+                "{path} is a copy of {original}, and a loop device over a file of FUSE, where clients of an array may have written it: if it \
+                 is the right one, name the drives of the array"
+            );
+            Some((index, HostError::Refused(reason)))
+        })
+        .collect();
+    let mut index = 0..;
+    drives.retain(|_| !index.next().is_some_and(|index| forged.contains_key(&index)));
+    forged.into_values().collect()
 }
 
 /// Returns also why arrays could not be made ready or read; their assemblies say it too.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 use support::daemon::Daemon;
-use support::hanging::Hanging;
+use support::hanging::{Hanging, LoopOver};
 use support::nbd::Client;
 use support::{PATIENCE, Place, may_skip};
 
@@ -75,29 +75,6 @@ fn beside(work: impl FnOnce() + Send + 'static) -> std::sync::mpsc::Receiver<()>
 fn members(status: &Value) -> Vec<&Value> {
     let list = |key: &str| status[key].as_array().expect("a list").iter();
     list("members").chain(list("spans").flat_map(members)).collect()
-}
-
-/// A loop device over a file that may hang; undone when dropped.
-struct LoopOver(String);
-
-impl LoopOver {
-    fn new(file: &Path) -> Option<Self> {
-        let made =
-            Command::new("losetup").args(["--find", "--show"]).arg(file).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").output();
-        match made {
-            Ok(made) if made.status.success() => Some(Self(String::from_utf8_lossy(&made.stdout).trim().to_owned())),
-            _ => {
-                may_skip("no loop device can be set up", "run as root, with loop devices");
-                None
-            }
-        }
-    }
-}
-
-impl Drop for LoopOver {
-    fn drop(&mut self) {
-        let _ = Command::new("losetup").args(["-d", &self.0]).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").status();
-    }
 }
 
 fn story(level: &str, image_count: usize, lanes: &str, fails: bool, by_loop: bool) {

@@ -4,7 +4,7 @@ use crate::config::{self, Uuid, files};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use stria_drive::real_path_within;
-use stria_host::{Examined, HostError, block_devices, examine, holds_clients_data};
+use stria_host::{Examined, HostError, block_devices, examine, holds_clients_data, may_hold_clients_data};
 
 /// The array a drive says it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Membership {
     pub set: Uuid,
     /// The array above it, if it is a span.
     pub upper: Option<Uuid>,
+    /// The drive's own identity.
+    device: [u8; 16],
 }
 
 /// Members that were seen, by path.
@@ -54,16 +56,25 @@ impl Drives {
 
     fn note(&mut self, examined: &Examined) -> Option<Membership> {
         let superblock = &examined.candidate.found.as_ref().ok()?.superblock;
-        let membership = Membership { set: Uuid(superblock.header.set_uuid), upper: superblock.span_of.map(Uuid) };
+        let membership = Membership {
+            set: Uuid(superblock.header.set_uuid),
+            upper: superblock.span_of.map(Uuid),
+            device: superblock.header.device_uuid,
+        };
         self.0.insert(examined.info.path.clone(), membership);
         Some(membership)
     }
 
-    /// The drives of an array and its spans. Those that have gone since are left out.
+    /// The drives of an array and its spans. Those that have gone since are left out, and so are copies of a member that clients
+    /// of an array may have written.
     pub fn of(&mut self, array: &config::Array) -> Vec<PathBuf> {
         self.0.retain(|path, _| path.exists());
-        let owned = self.0.iter().filter(|(_, membership)| array.owns(membership.set, membership.upper));
-        owned.map(|(path, _)| path.clone()).collect()
+        let owned = || self.0.iter().filter(|(_, membership)| array.owns(membership.set, membership.upper));
+        let is_forged = |path: &Path, membership: &Membership| {
+            let mut copies = owned().filter(|(other, of)| *other != path && of.device == membership.device).peekable();
+            copies.peek().is_some() && may_hold_clients_data(path) && copies.any(|(other, _)| !may_hold_clients_data(other))
+        };
+        owned().filter(|(path, membership)| !is_forged(path, membership)).map(|(path, _)| path.clone()).collect()
     }
 }
 

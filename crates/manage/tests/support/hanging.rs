@@ -1,7 +1,7 @@
 //! A file on FUSE whose server can be stopped, as a drive that hangs.
 
-use super::{PATIENCE, tool};
-use std::path::PathBuf;
+use super::{PATIENCE, may_skip, tool};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
@@ -52,5 +52,28 @@ impl Drop for Hanging {
         let _ = Command::new("kill").args(["-CONT", &self.fuse.id().to_string()]).status();
         let _ = Command::new("fusermount3").args(["-u", "-z"]).arg(&self.mount).status();
         let _ = self.fuse.wait();
+    }
+}
+
+/// A loop device over a file that may hang; undone when dropped.
+pub struct LoopOver(pub String);
+
+impl LoopOver {
+    pub fn new(file: &Path) -> Option<Self> {
+        let made =
+            Command::new("losetup").args(["--find", "--show"]).arg(file).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").output();
+        match made {
+            Ok(made) if made.status.success() => Some(Self(String::from_utf8_lossy(&made.stdout).trim().to_owned())),
+            _ => {
+                may_skip("no loop device can be set up", "run as root, with loop devices");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for LoopOver {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").args(["-d", &self.0]).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").status();
     }
 }
