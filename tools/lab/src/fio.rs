@@ -74,6 +74,8 @@ pub struct Beside<'a> {
     pub hosts: &'a [Host],
     /// True if it is to end.
     pub stop: &'a AtomicBool,
+    /// Starts fio, which may have to hold the locks of its targets.
+    pub start: &'a dyn Fn(&mut Command) -> io::Result<Child>,
     /// Called with the process id, and at the end of the process.
     pub running: &'a dyn Fn(Option<u32>),
 }
@@ -524,7 +526,7 @@ impl Fio {
             remove_logs(prefix).map_err(|error| failed("cannot remove the logs of an earlier fio", &error))?;
         }
         let mut run = || {
-            let child = self.start(job, folder, name, beside.hosts)?;
+            let child = self.start(job, folder, name, beside)?;
             let status = wait(child, job, beside, &|| lacks_a_thread(folder, name), tick)?;
             let (value, words) = result(folder, name, status)?;
             Ok((status, parse(&value).map_err(FioError::Failed)?, words))
@@ -553,7 +555,8 @@ impl Fio {
     }
 
     /// Writes the job, and starts fio in the folder.
-    fn start(&self, job: &Job, folder: &Path, name: &str, hosts: &[Host]) -> Result<Child, FioError> {
+    fn start(&self, job: &Job, folder: &Path, name: &str, beside: &Beside) -> Result<Child, FioError> {
+        let hosts = beside.hosts;
         let job_name = format!("raw/{name}.fio");
         let write = |name: &str, job: &Job| {
             inside::write(folder, name, job.text(self).as_bytes()).map_err(|error| failed("cannot write the job", &error))
@@ -578,7 +581,7 @@ impl Fio {
         let out = inside::create(folder, &result_name(name)).map_err(|error| failed("cannot write fio's results", &error))?;
         command.arg("--output-format=json+").current_dir(folder).stdin(Stdio::null()).stdout(out).stderr(words);
         // A process group of its own: the lab handles an interrupt at the terminal, so that fio never leaves half a result.
-        command.process_group(0).spawn().map_err(FioError::Missing)
+        (beside.start)(command.process_group(0)).map_err(FioError::Missing)
     }
 }
 

@@ -17,7 +17,7 @@ mod tally;
 use crate::fio::Place;
 use crate::result::Figures;
 use crate::trace::{Gap, Op, Record, Source, Totals, TraceError};
-use crate::units::show_seconds;
+use crate::units::{show_number, show_seconds};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -91,13 +91,15 @@ impl Options {
     pub fn check(&self) -> Result<(), String> {
         let stretch = if let Pace::Open { stretch } = self.pace { stretch } else { 1.0 };
         match () {
-            () if !(1e-6..=1e6).contains(&stretch) => Err(format!("invalid stretch {stretch}: allowed is 0.000001 to 1000000")),
+            () if !(1e-6..=1e6).contains(&stretch) => {
+                Err(format!("invalid stretch {}: allowed is 0.000001 to 1000000", show_number(stretch)))
+            }
             () if !(1..=4096).contains(&self.depth) => Err(format!("invalid depth {}: allowed is 1 to 4096", self.depth)),
             () if !self.align_bytes.is_power_of_two() || self.align_bytes > 1 << 20 => {
                 Err(format!("invalid alignment {}: allowed is a power of two up to 1 MiB", self.align_bytes))
             }
             () if !(0.0..=1e12).contains(&self.gap_max_s) => {
-                Err(format!("invalid longest gap {} s: allowed is 0 to 1000000000000", self.gap_max_s))
+                Err(format!("invalid longest gap {} s: allowed is 0 to 1000000000000", show_number(self.gap_max_s)))
             }
             () => Ok(()),
         }

@@ -141,7 +141,7 @@ pub fn keep(
     inside::write(out, ASKED, &serde_json::to_vec_pretty(request).expect("plain data becomes JSON"))?;
     let _lock = lock(out).map_err(|error| KeepError::Resume(error.to_string()))?;
     let all: Vec<u32> = (1..=request.passes).collect();
-    passes(source, request, writer, manifest, &all, stop, progress)
+    passes(source, request, writer, manifest, (&all, &held), stop, progress)
 }
 
 /// Continues an interrupted replay: complete passes count, and all others are replayed, from their start. Half a pass
@@ -190,7 +190,7 @@ pub fn resume(
     };
     progress.say(&note);
     writer.note(&note)?;
-    passes(source, request, writer, manifest, &missing, stop, progress)
+    passes(source, request, writer, manifest, (&missing, &held), stop, progress)
 }
 
 /// Replays the passes of these numbers.
@@ -199,7 +199,7 @@ fn passes(
     request: &Request,
     mut writer: RunWriter,
     mut manifest: Manifest,
-    missing: &[u32],
+    (missing, held): (&[u32], &Held),
     stop: &AtomicBool,
     progress: &mut dyn Progress,
 ) -> Result<(Manifest, Vec<Outcome>), KeepError> {
@@ -216,7 +216,7 @@ fn passes(
         let index = writer.next_index();
         let replayed = match &fio {
             None => play(source, &request.target, &request.options, stop, &mut tell),
-            Some(fio) => through_fio(source, request, size_bytes, (fio, &out, index), stop, &mut tell),
+            Some(fio) => through_fio(source, request, size_bytes, (fio, &out, index, held), stop, &mut tell),
         };
         let outcome = match replayed {
             Ok(outcome) => outcome,
@@ -321,7 +321,7 @@ fn through_fio(
     source: &Source,
     request: &Request,
     size_bytes: u64,
-    (fio, folder, index): (&Fio, &Path, u32),
+    (fio, folder, index, held): (&Fio, &Path, u32, &Held),
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Reached),
 ) -> Result<Outcome, ReplayError> {
@@ -340,7 +340,8 @@ fn through_fio(
     let job = Job { places: &places, span_bytes: size_bytes, offset_bytes: 0, work, seed: 0, logs: None };
     let stretch = if let Pace::Open { stretch } = request.options.pace { stretch.max(1e-9) } else { 1.0 };
     let mut tick = |at: std::time::Duration| tell(Reached { requests: 0, trace_seconds: at.as_secs_f64() / stretch });
-    let beside = Beside { hosts: &[], stop, running: &|_| {} };
+    let start = |fio: &mut std::process::Command| held.shared_with(|| fio.spawn());
+    let beside = Beside { hosts: &[], stop, start: &start, running: &|_| {} };
     let measured = fio.run(&job, folder, &format!("{index:05}"), &beside, &mut tick);
     let _ = fs::remove_file(&log);
     let one = measured?.swap_remove(0);

@@ -6,13 +6,18 @@
 //!
 //! A block device is also locked by the names of what has the same bytes: the file behind a loop device, the partitions of a
 //! drive, and the other paths to it. Two targets that share bytes so share a name.
+//!
+//! The fio of a run holds the locks as well, because it goes on for its time when the run is killed.
 
 use crate::fio::{Host, Place};
+use crate::nbd_uri::{self, Address};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::io::{FdFlags, fcntl_setfd};
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -100,6 +105,34 @@ fn name_of(path: &Path) -> std::io::Result<String> {
     })
 }
 
+/// One name for the spellings of an export: a socket counts by its inode, and the case of a host's name does not count.
+fn name_of_export(uri: &str) -> String {
+    match nbd_uri::parse(uri) {
+        Ok((Address::Unix(socket), export)) => match std::fs::metadata(&socket) {
+            Ok(metadata) => format!("export {export} of socket {} {}", metadata.dev(), metadata.ino()),
+            Err(_) => format!("export {export} of {socket}"),
+        },
+        Ok((Address::Tcp(server), export)) => format!("export {export} of {}", server.to_ascii_lowercase()),
+        Err(_) => uri.to_owned(),
+    }
+}
+
+/// Refuses drives of which two have the same bytes: each byte would be measured twice at once.
+pub(crate) fn refuse_shared(drives: &[PathBuf]) -> Result<(), String> {
+    let mut seen: BTreeMap<String, &Path> = BTreeMap::new();
+    for drive in drives {
+        // A file that is not there yet is made for the run.
+        let Ok(storage) = Storage::of(drive) else { continue };
+        for name in storage.names {
+            if let Some(other) = seen.insert(name, drive).filter(|other| other != drive) {
+                let (drive, other) = (drive.display(), other.display());
+                return Err(format!("{other} and {drive} have the same bytes: name each drive once"));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Locks a file or device until the result is dropped.
 fn by_flock(path: &Path) -> Result<File, String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -132,7 +165,7 @@ impl Held {
                 self.take_name(&format!("{} {place}", host.name)).map_err(|_| taken())
             });
         }
-        let Place::Path(path) = place else { return self.take_name(&place.to_string()).map_err(|_| taken()) };
+        let Place::Path(path) = place else { return self.take_name(&name_of_export(&place.to_string())).map_err(|_| taken()) };
         let storage = Storage::of(path).map_err(|error| format!("{}: {error}", path.display()))?;
         storage.names.iter().try_for_each(|name| self.take_name(name).map_err(|_| taken()))?;
         for file in storage.files.iter().filter(|_| by_file) {
@@ -142,6 +175,17 @@ impl Held {
             }
         }
         Ok(())
+    }
+
+    /// Starts a program that also holds the locks, until it ends.
+    pub(crate) fn shared_with<T>(&self, start: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
+        let locks: Vec<BorrowedFd<'_>> =
+            self.files.values().map(AsFd::as_fd).chain(self.names.values().map(AsFd::as_fd)).collect();
+        locks.iter().try_for_each(|lock| fcntl_setfd(lock, FdFlags::empty()))?;
+        let started = start();
+        // What another thread starts meanwhile ends soon: it asks for the state of a drive.
+        locks.iter().try_for_each(|lock| fcntl_setfd(lock, FdFlags::CLOEXEC))?;
+        started
     }
 
     /// Ends the `flock` of a file, so that a server of this run can take it. The name stays locked.
@@ -189,6 +233,62 @@ mod tests {
         let other = File::open(&file).expect("there");
         flock(&other, FlockOperation::NonBlockingLockExclusive).expect("free");
         assert!(Held::default().take(&Place::Path(file), &[], true).is_err());
+    }
+
+    /// A killed run left a fio that wrote on, and the next run measured beside it.
+    #[test]
+    fn a_program_that_shares_the_locks_holds_them_until_it_ends() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let places = [Place::Path(file.path().into()), Place::new("nbd://host/x")];
+        let mut held = Held::default();
+        places.iter().for_each(|place| held.take(place, &[], true).expect("free"));
+        let start = |seconds: &str| std::process::Command::new("sleep").arg(seconds).spawn();
+        let mut heir = held.shared_with(|| start("600")).expect("it starts");
+        let mut other = start("600").expect("it starts");
+        drop(held);
+        for place in &places {
+            let words = Held::default().take(place, &[], true).expect_err("taken");
+            assert!(words.contains("another run"), "{words}");
+        }
+        heir.kill().and_then(|()| heir.wait()).expect("it ends");
+        places.iter().for_each(|place| Held::default().take(place, &[], true).expect("the other program holds nothing"));
+        other.kill().and_then(|()| other.wait()).expect("it ends");
+    }
+
+    #[test]
+    fn an_export_is_one_runs_at_a_time_by_whatever_uri() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (socket, link) = (folder.path().join("s"), folder.path().join("link"));
+        let _server = UnixListener::bind(&socket).expect("a socket");
+        std::os::unix::fs::symlink(&socket, &link).expect("a link");
+        let uri = |export: &str, socket: &Path| Place::new(&format!("nbd+unix:///{export}?socket={}", socket.display()));
+        let mut held = Held::default();
+        held.take(&uri("tank", &socket), &[], false).expect("free");
+        held.take(&Place::new("nbd://host/x"), &[], false).expect("free");
+        let dotted = folder.path().join("./s");
+        for taken in [uri("tank", &link), uri("%74ank", &socket), uri("/tank", &socket), uri("tank", &dotted)]
+            .into_iter()
+            .chain(["nbd://HOST:10809/x", "nbd://host/%78"].map(Place::new))
+        {
+            assert!(Held::default().take(&taken, &[], false).is_err(), "{taken}");
+        }
+        for free in [uri("lake", &socket), Place::new("nbd://host/y"), Place::new("nbd://host:7/x")] {
+            Held::default().take(&free, &[], false).unwrap_or_else(|words| panic!("{free}: {words}"));
+        }
+    }
+
+    #[test]
+    fn drives_with_the_same_bytes_are_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [one, other, hard, soft, missing] = ["one", "other", "hard", "soft", "missing"].map(|name| folder.path().join(name));
+        [&one, &other].iter().for_each(|file| std::fs::write(file, "x").expect("a file"));
+        std::fs::hard_link(&one, &hard).expect("a link");
+        std::os::unix::fs::symlink(&one, &soft).expect("a link");
+        refuse_shared(&[one.clone(), other.clone(), missing]).expect("they differ");
+        for twice in [&hard, &soft] {
+            let words = refuse_shared(&[one.clone(), other.clone(), twice.clone()]).expect_err("the same");
+            assert!(words.contains(&one.display().to_string()) && words.contains(&twice.display().to_string()), "{words}");
+        }
     }
 
     #[test]

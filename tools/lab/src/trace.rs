@@ -162,7 +162,7 @@ pub enum TraceError {
         source: std::io::Error,
     },
     /// A line or an event that the format does not allow.
-    #[error("{path}, {place}: {problem}; is the format right?")]
+    #[error("{path}, {place}: {}; is the format right?", bounded(.problem))]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -185,6 +185,16 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
+}
+
+/// Both ends of a problem that quotes a long field.
+fn bounded(problem: &str) -> String {
+    const END: usize = 100;
+    let letters: Vec<char> = problem.chars().collect();
+    match letters.len() > 3 * END {
+        true => letters[..END].iter().chain(&[' ', '…', ' ']).chain(&letters[letters.len() - END..]).collect(),
+        false => problem.into(),
+    }
 }
 
 /// Reads a whole trace into memory: for short ones.

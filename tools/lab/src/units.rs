@@ -82,6 +82,11 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+/// A number of any size, in a bounded length: `0.5`, `1e308`.
+pub fn show_number(number: f64) -> String {
+    if number.abs() >= 1e18 { format!("{number:e}") } else { number.to_string() }
+}
+
 /// A number with its noun: `1 pass`, `3 passes`.
 pub fn counted(count: u32, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })

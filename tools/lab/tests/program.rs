@@ -231,6 +231,38 @@ fn an_md_array_is_made_measured_made_again_after_a_purge_and_undone() {
     assert!(page.contains("RAID 5") && page.contains("blkdiscard"));
 }
 
+/// The fio of a killed run wrote on for its time, and another run on the same target was complete.
+#[test]
+fn a_target_is_in_use_until_the_fio_of_a_killed_run_has_ended() {
+    let place = Place::new();
+    let text = |seconds: u32| {
+        format!(
+            "name = \"t\"\ntitle = \"T\"\nquestion = \"Q?\"\n[[section]]\nname = \"s\"\ntest = \"sweep\"\nstate = \"as-found\"\n\
+             seconds = {seconds}\nload = [{{ pattern = \"random\" }}]\n"
+        )
+    };
+    std::fs::write(place.path("long.toml"), text(3600)).expect("a file");
+    std::fs::write(place.path("short.toml"), text(1)).expect("a file");
+    std::fs::write(place.path("x.img"), vec![1; 32 << 20]).expect("a file");
+    let of = |experiment, out| ["lab", "run", experiment, "--target", "file:x.img", "--read-only", "--out", out];
+    let mut child = place.command(&of("long.toml", "run")).spawn().expect("the program starts");
+    let end = Instant::now() + PATIENCE;
+    let fio = loop {
+        assert!(Instant::now() < end, "no fio");
+        std::thread::sleep(Duration::from_millis(50));
+        let Ok(own) = std::fs::read_to_string(place.path("run/own")) else { continue };
+        let text = std::fs::read_to_string(std::env::temp_dir().join(own).join("fio.pid")).unwrap_or_default();
+        if let Some((pid, _)) = text.split_once(' ') {
+            break pid.to_owned();
+        }
+    };
+    child.kill().expect("it runs");
+    child.wait().expect("it ends");
+    place.run(&of("short.toml", "again")).refused(1, &["x.img is measured by another run"]);
+    assert!(std::process::Command::new("kill").args(["-KILL", &fio]).status().expect("kill").success());
+    place.ok(&of("short.toml", "again"));
+}
+
 #[test]
 fn a_killed_run_is_resumed_on_the_same_array() {
     let place = Place::new();

@@ -3,6 +3,7 @@
 use super::{Arrays, CopySpec, Experiment, LoadSpec, SectionSpec, options, parse_split, parse_zones};
 use crate::result::SectionKind;
 use crate::trace::synthetic::{APPLICATIONS, Application};
+use crate::units::show_number;
 use std::collections::BTreeMap;
 use stria_block::shown;
 
@@ -64,8 +65,7 @@ pub(super) fn keys_apply(experiment: &Experiment, table: &toml::Table) -> Result
 fn within(key: &str, value: f64, from: f64, to: f64) -> Result<(), String> {
     match (from..=to).contains(&value) {
         true => Ok(()),
-        false if value.abs() >= 1e18 => Err(format!("invalid {key} = {value:e}: allowed is {from} to {to}")),
-        false => Err(format!("invalid {key} = {value}: allowed is {from} to {to}")),
+        false => Err(format!("invalid {key} = {}: allowed is {from} to {to}", show_number(value))),
     }
 }
 
@@ -235,6 +235,7 @@ impl LoadSpec {
             options::check(option, value)
                 .map_err(|problem| format!("{} cannot be used: {problem}", key(&format!("fio.{option}"))))?;
         }
+        options::check_together(&self.fio).map_err(|problem| key(&problem))?;
         if self.mix.is_empty() && (self.block_split.is_some() || self.zones.is_some()) {
             return Err(format!("{} must name a load whose requests differ, as mix = \"database\"", key("mix")));
         }

@@ -5,6 +5,7 @@
 //! allows a path, a line break, or the `;` and `#` at which a line of a job file ends.
 
 use super::Text;
+use std::collections::BTreeMap;
 
 /// The form of a value.
 #[derive(Clone, Copy, Debug)]
@@ -274,9 +275,49 @@ pub(super) fn check(option: &str, value: &Text) -> Result<(), String> {
     }
 }
 
+/// A time in microseconds, of an option whose value is one of [`Pause`].
+fn microseconds(value: &Text) -> u64 {
+    let text = value.to_string();
+    let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" | "msec" => 1000,
+        "s" | "sec" => 1_000_000,
+        _ => 1,
+    };
+    digits.parse::<u64>().unwrap_or(0).saturating_mul(unit)
+}
+
+/// Refuses values that are allowed alone but not together. With a spin as long as the think time, a load of a second did not end
+/// within three minutes (fio 3.33).
+pub(super) fn check_together(options: &BTreeMap<String, Text>) -> Result<(), String> {
+    let time = |option: &str| options.get(option).map_or(0, microseconds);
+    match time("thinktime_spin") > time("thinktime") / 2 {
+        true => Err("fio.thinktime_spin must be at most half of fio.thinktime: fio may else never end".into()),
+        false => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_spin_takes_at_most_half_of_the_think_time() {
+        let together = |think: Option<Text>, spin: &str| {
+            let mut options = BTreeMap::from([("thinktime_spin".to_owned(), Text::Words(spin.into()))]);
+            options.extend(think.map(|think| ("thinktime".to_owned(), think)));
+            options.iter().for_each(|(option, value)| check(option, value).expect("allowed alone"));
+            check_together(&options)
+        };
+        let words = |text: &str| Some(Text::Words(text.into()));
+        for (think, spin) in [(words("10s"), "10s"), (words("10ms"), "6000"), (Some(Text::Whole(100)), "51us"), (None, "1")] {
+            assert!(together(think, spin).expect_err(spin).contains("at most half of fio.thinktime"));
+        }
+        for (think, spin) in [(words("10s"), "5s"), (words("2msec"), "1ms"), (Some(Text::Whole(100)), "50"), (None, "0")] {
+            together(think, spin).expect(spin);
+        }
+        check_together(&BTreeMap::from([("thinktime".to_owned(), Text::Whole(5))])).expect("it spins by none");
+    }
 
     #[test]
     fn options_that_run_programs_or_reach_files_are_refused_by_name() {

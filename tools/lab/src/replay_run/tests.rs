@@ -192,7 +192,8 @@ fn a_pass_of_fio_that_served_less_than_the_trace_is_no_result() {
     let fio = Fio::find().expect("fio is installed");
     let one_pass = |source: &Source, index| {
         let stop = AtomicBool::new(false);
-        through_fio(source, &request, 16 * MIB, (&fio, folder.path(), index), &stop, &mut |_| {}).expect("fio runs")
+        through_fio(source, &request, 16 * MIB, (&fio, folder.path(), index, &Held::default()), &stop, &mut |_| {})
+            .expect("fio runs")
     };
     assert_eq!(one_pass(&small().into(), 0).failed(), None);
     let outcome = Outcome { shortfall: Some("fio ended with 1".into()), ..one_pass(&small().into(), 1) };

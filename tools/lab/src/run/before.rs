@@ -10,6 +10,7 @@ use crate::result::{IoMode, SectionKind, TargetKind};
 use crate::stage::{Scale, Step, destroys};
 use crate::state;
 use crate::target::{self, TargetError, TargetSpec};
+use crate::target_lock::refuse_shared;
 use crate::units::show_size;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -32,6 +33,9 @@ pub(super) fn refuse(
     inapplicable(experiment, request, specs)?;
     let scale = request.scale(experiment);
     let (mut written, memory_bytes) = (Vec::new(), state::memory_available());
+    if request.hosts.is_empty() {
+        specs.iter().try_for_each(|spec| refuse_shared(&spec.drives)).map_err(TargetError::Usage)?;
+    }
     for spec in specs {
         let steps = allowed(experiment, request, spec, own)?;
         if request.hosts.is_empty() && spec.is_overwritten(&steps) {

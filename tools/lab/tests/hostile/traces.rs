@@ -53,6 +53,30 @@ fn an_endless_line_and_a_bomb_are_refused_before_they_fill_memory() {
     assert!(refused(Path::new("/dev/zero"), Format::Iolog).contains("not a plain file"));
 }
 
+/// A number of 5,000 digits was a message of 5,000 letters.
+#[test]
+fn a_refusal_quotes_a_bounded_part_of_a_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let digits = "9".repeat(60_000);
+    for (format, text) in [
+        (Format::Msr, format!("1,h,0,Read,{digits},1,1\n")),
+        (Format::Msr, format!("1,h,0,{digits},1,1,1\n")),
+        (Format::Alibaba, format!("a,R,1,1,{digits}\n1,R,1,1,{digits}\n")),
+        (Format::Tencent, format!("{digits},1,1,0,a\n")),
+        (Format::Iolog, format!("fio version 3 iolog\n1 x {digits} 1 1\n")),
+        (Format::Iolog, format!("{digits}\n")),
+        (Format::MqSim, format!("1 0 {digits} 1 1\n")),
+        (Format::DiskSim, format!("1.{digits} 0 1 1 1\n")),
+    ] {
+        let words = refused(&file(folder.path(), "long", text.as_bytes()), format);
+        let at = words.split_once("long, line ").expect("the line").1;
+        assert!(
+            at.chars().count() < 350 && at.contains("99999") && at.ends_with("; is the format right?"),
+            "{format:?}: {words}"
+        );
+    }
+}
+
 /// By a linear search 400,000 volumes would take a quarter of an hour.
 #[test]
 fn many_volumes_cost_no_more_each_than_few() {

@@ -12,6 +12,7 @@ use stria_lab::result::{Manifest, RunStatus};
 use stria_lab::run::Consent;
 use stria_lab::trace::synthetic::{self, APPLICATIONS, Application};
 use stria_lab::trace::{Format, Source};
+use stria_lab::units::show_number;
 use stria_terminal::output::{print, print_json};
 use stria_terminal::{Failure, absolute, program};
 
@@ -125,8 +126,10 @@ pub fn replay(command: Replay, json: bool) -> Result<u8, Failure> {
     };
     let source = open(&origin)?;
     let when = command.pace.unwrap_or(if origin.format.is_some() { When::Recorded } else { When::Closed });
-    let pause_max =
-        Duration::try_from_secs_f64(command.pause_max).map_err(|error| Failure::Usage(format!("--pause-max: {error}")))?;
+    let pause_max = Duration::try_from_secs_f64(command.pause_max).map_err(|_| {
+        let pause = show_number(command.pause_max);
+        Failure::Usage(format!("invalid --pause-max {pause}: allowed is a number of seconds from 0 on"))
+    })?;
     let pace = match when {
         When::Recorded => Pace::Open { stretch: command.stretch },
         When::Closed => Pace::Closed,
