@@ -288,6 +288,27 @@ fn a_log_that_cannot_be_read_takes_no_other_along() {
     }
 }
 
+/// Regression, found by the fuzzer: a head that says both "could not be read" and "off" switched the logs of all members off, but
+/// voided no records. The degraded array started, was stopped in its resync, and did not start again.
+#[test]
+fn a_lost_log_does_not_switch_the_others_off() {
+    let (mut drives, recorder, _) = begun(2);
+    apply(&mut drives, &[append(&mut lanes(2, &recorder)[0], 2, 0, 1, 1)]);
+    let head = recorder.superblock().header.data_offset / 8 * 8 - 8;
+    for (flags, keeps_log, is_lost) in [(0, true, false), (1, false, false), (2, true, true), (3, true, true)] {
+        let mut drives = drives.clone();
+        let mut page = drives[0].read(head, 8).expect("sound");
+        page[0x48] = flags;
+        page[0x0c..0x10].fill(0);
+        let crc = crc32c(&page);
+        page[0x0c..0x10].copy_from_slice(&crc.to_le_bytes());
+        drives[0].write(head, &page);
+        let config = started(&drives, &Options::default()).config;
+        assert_eq!((config.log.is_some(), !config.lost_logs.is_empty()), (keeps_log, is_lost), "flags {flags}");
+        assert_eq!(config.replay.len(), usize::from(keeps_log), "flags {flags}");
+    }
+}
+
 /// As long as a stripe has a parity whose member's log can be read, a crash harms nothing that was not being written, and the
 /// next members that are lost harm nothing.
 #[test]

@@ -89,7 +89,8 @@ on_disk! {
         0x3c tag_before: u32,
         /// Length of the ring, which ends where this head starts.
         0x40 ring_sectors: u64,
-        /// Bit 0: the array is to have no log. Bit 1: the log could not be read when its session was replayed.
+        /// Bit 0: the array is to have no log. Bit 1: the log could not be read when its session was replayed; bit 0 does not count
+        /// then.
         0x48 flags: u64,
         /// 0. Before `life` existed: appends with smaller sequence numbers are of an earlier incarnation of the member.
         0x50 sequence_from: u64,

@@ -62,9 +62,11 @@ impl FoundLog {
             return None;
         }
         let session = Session { number: head.session, tag: head.tag, tag_before: head.tag_before };
-        let (off, incarnation) = (head.flags & FLAG_OFF != 0, head.life);
+        // R80: a lost log says nothing of whether the others are kept.
+        let is_lost = head.flags & FLAG_LOST != 0;
+        let (off, incarnation) = (head.flags & FLAG_OFF != 0 && !is_lost, head.life);
         let mut found = Self { off, version: head.version, session, incarnation, ..Self::default() };
-        if head.flags & FLAG_LOST != 0 {
+        if is_lost {
             found.unreadable = Some("an earlier start could not".into());
         }
         let tag = superblock.utime_micros();
