@@ -762,7 +762,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
             String::new()
         } else {
             let clients: Vec<&Client> = services.iter().map(|(client, _)| client).collect();
-            health::acknowledged_below_status(&clients, command.name.as_deref())
+            health::acknowledged_below_status(&clients, command.name.as_deref(), width)
         };
         let mut arrays: Vec<ArrayView> = services.into_iter().flat_map(|(_, arrays)| arrays).collect();
         arrays.sort_by_key(|array| std::cmp::Reverse((array.condition.health, view::found_mismatch(array))));

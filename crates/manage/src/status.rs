@@ -166,26 +166,30 @@ fn facts(view: &ArrayView, is_top: bool, verbose: bool) -> Vec<Vec<String>> {
     rows
 }
 
+/// A number with its noun: "1 sector", "2 sectors".
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// What the last scrub found; nothing before the first.
 fn scrub_line(view: &ArrayView) -> Option<String> {
     let outcome = match (view.redundancy.mismatch_sectors?, view.redundancy.mismatch_repaired) {
         (0, _) if view.redundancy.unchecked_sectors > 0 => {
-            let unchecked = view.redundancy.unchecked_sectors;
-            format!(
-                "could not compare {unchecked} sectors, as members were missing or could not be read; no mismatch in the others"
-            )
+            let unchecked = counted(view.redundancy.unchecked_sectors, "sector");
+            format!("could not compare {unchecked}, as members were missing or could not be read; no mismatch in the others")
         }
         (0, _) => "found no mismatch".into(),
-        (count, true) => format!("found mismatches in {count} sectors, and repaired them"),
+        (count, true) => format!("found mismatches in {}, and repaired them", counted(count, "sector")),
         (count, false) if view.redundancy.undecided.is_some() => {
             let word = shell_word(&view.identity.name);
             format!(
-                "found mismatches in {count} sectors, whose wrong side is unknown; `stria explain {word}` says what to do first"
+                "found mismatches in {}, whose wrong side is unknown; `stria explain {word}` says what to do first",
+                counted(count, "sector")
             )
         }
         (count, false) => {
             let word = shell_word(&view.identity.name);
-            format!("found mismatches in {count} sectors; `stria scrub {word} --repair` repairs them")
+            format!("found mismatches in {}; `stria scrub {word} --repair` repairs them", counted(count, "sector"))
         }
     };
     let date =
@@ -205,15 +209,16 @@ fn log_line(view: &ArrayView, verbose: bool) -> Option<String> {
     let kind = if log.partial_parity { "partial parity log (md): " } else { "" };
     let counts = match verbose {
         true => format!(
-            "{} records in {} appends, {}, {} writes acknowledged by it since the start",
-            log.record_count,
-            log.append_count,
+            "{} in {}, {}, {} acknowledged by it since the start",
+            counted(log.record_count, "record"),
+            counted(log.append_count, "append"),
             size::show(log.append_bytes),
-            log.early_count
+            counted(log.early_count, "write")
         ),
-        false => format!("{} records since the start", log.record_count),
+        false => format!("{} since the start", counted(log.record_count, "record")),
     };
-    let full = if log.full_count > 0 { format!("; {} appends waited for space", log.full_count) } else { String::new() };
+    let full =
+        if log.full_count > 0 { format!("; {} waited for space", counted(log.full_count, "append")) } else { String::new() };
     let replayed = if log.replayed_count > 0 { format!("; {} of a crash replayed", log.replayed_count) } else { String::new() };
     Some(format!("{kind}{counts}{full}{replayed}"))
 }
@@ -225,15 +230,17 @@ fn integrity_line(view: &ArrayView) -> Option<String> {
     let (verified, learned) = (sum(|counts| counts.verified), sum(|counts| counts.learned));
     let (wrong, mended) = (sum(|counts| counts.wrong), sum(|counts| counts.mended));
     let all = if checked.len() == view.parts.members.len() { "" } else { " (not on every member)" };
-    let line = format!("{verified} blocks verified, {learned} learned, {wrong} wrong, {mended} of them corrected{all}");
+    let verified = counted(verified, "block");
+    let line = format!("{verified} verified, {learned} learned, {wrong} wrong, {mended} of them corrected{all}");
     (!checked.is_empty()).then_some(line)
 }
 
 fn client_line(client: &ClientView) -> String {
     let (read, written) = (size::show(client.read_bytes), size::show(client.written_bytes));
-    let errors = if client.errors > 0 { format!(", {} errors", client.errors) } else { String::new() };
+    let errors = if client.errors > 0 { format!(", {}", counted(client.errors, "error")) } else { String::new() };
     let tls = if client.tls { " over TLS" } else { "" };
-    format!("{}{tls}: {} requests, {read} read, {written} written{errors}", client.peer, client.requests)
+    let requests = counted(client.requests, "request");
+    format!("{}{tls}: {requests}, {read} read, {written} written{errors}", client.peer)
 }
 
 /// Remarks on a member beyond its numbers.
@@ -244,20 +251,20 @@ fn notes(member: &MemberView) -> Vec<String> {
         notes.push(format!("{failure}{since}"));
     }
     if member.bad_sectors > 0 && member.role != "failed" {
-        notes.push(format!(
-            "{} sectors are bad blocks: they hold nothing usable until a scrub or a write fills them",
-            member.bad_sectors
-        ));
+        let are = if member.bad_sectors == 1 { "is a bad block: it holds" } else { "are bad blocks: they hold" };
+        let sectors = counted(member.bad_sectors, "sector");
+        let fills = if member.bad_sectors == 1 { "fills it" } else { "fills them" };
+        notes.push(format!("{sectors} {are} nothing usable until a scrub or a write {fills}"));
     }
     if let Some(waiting @ 1000..) = member.waiting_ms {
         let since = if member.failure.is_none() { &since } else { "" };
         notes.push(format!("no answer for {}{since}", size::show_duration(waiting / 1000)));
     }
     if member.hedged_reads > 0 {
-        notes.push(format!("{} slow reads answered by others", member.hedged_reads));
+        notes.push(format!("{} answered by others", counted(member.hedged_reads, "slow read")));
     }
     if member.repaired_sectors > 0 {
-        notes.push(format!("{} wrong sectors, {} repaired", member.wrong_sectors, member.repaired_sectors));
+        notes.push(format!("{}, {} repaired", counted(member.wrong_sectors, "wrong sector"), member.repaired_sectors));
     }
     // By checksum, in sectors as by redundancy.
     if let Some(ChecksumView { wrong: found @ 1.., mended, .. }) = member.checksums {
@@ -469,11 +476,72 @@ mod tests {
     fn bad_blocks_are_shown() {
         let text = shown_of(&[member(0, "/a", &[]), member(1, "/b", &[("bad_sectors", json!(16))])]);
         // It is wrapped to the terminal.
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let unwrapped = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = unwrapped(&text);
         assert!(
             text.contains("/b: 16 sectors are bad blocks: they hold nothing usable until a scrub or a write fills them"),
             "{text}"
         );
         assert!(!text.contains("/a: "), "{text}");
+        let text = unwrapped(&shown_of(&[member(0, "/a", &[("bad_sectors", json!(1))])]));
+        assert!(
+            text.contains("/a: 1 sector is a bad block: it holds nothing usable until a scrub or a write fills it"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn figures_of_one_are_singular() {
+        let of = |count: u64| {
+            let members = [member(
+                0,
+                "/a",
+                &[("hedged_reads", json!(count)), ("wrong_sectors", json!(count)), ("repaired_sectors", json!(1))],
+            )];
+            let view = json!({"name": "tank", "full_name": "tank", "uuid": "", "level": "5", "layout": "", "size_bytes": 0,
+                "health": "optimal", "state": "", "clean": true, "read_only": false, "trim_zeroes": true, "paused": false,
+                "members": members, "missing_slots": [], "spans": [], "resync_pending": false, "losses_survived": 1, "in_flight": 0,
+                "events": 0, "created_s": 0, "exports": [], "mismatch_sectors": count, "mismatch_repaired": true,
+                "log": {"append_count": count, "record_count": count, "append_bytes": 0, "early_count": count, "full_count": count,
+                    "replaying": false, "replayed_count": 0, "partial_parity": false},
+                "clients": [{"id": 1, "peer": "p", "requests": count, "errors": count, "read_bytes": 0, "written_bytes": 0,
+                    "in_flight": 0}]});
+            let view: ArrayView = serde_json::from_value(view).expect("a view");
+            let text = words(std::slice::from_ref(&view), true, 300) + &words(&[view], false, 300);
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        for (count, told) in [
+            (
+                1,
+                [
+                    "1 record in 1 append,",
+                    "1 write acknowledged",
+                    "; 1 append waited",
+                    "1 record since",
+                    "1 slow read answered",
+                    "1 wrong sector, 1",
+                    "in 1 sector, and",
+                    "1 request,",
+                    ", 1 error",
+                ],
+            ),
+            (
+                2,
+                [
+                    "2 records in 2 appends,",
+                    "2 writes acknowledged",
+                    "; 2 appends waited",
+                    "2 records since",
+                    "2 slow reads answered",
+                    "2 wrong sectors, 1",
+                    "in 2 sectors, and",
+                    "2 requests,",
+                    ", 2 errors",
+                ],
+            ),
+        ] {
+            let text = of(count);
+            told.iter().for_each(|words| assert!(text.contains(words), "{words}: {text}"));
+        }
     }
 }

@@ -93,11 +93,13 @@ fn acknowledged(open: &StandingView) -> String {
 }
 
 /// The acknowledged alarms, as `status` shows them below the arrays.
-pub fn acknowledged_below_status(clients: &[&Client], name: Option<&str>) -> String {
+pub fn acknowledged_below_status(clients: &[&Client], name: Option<&str>, width: u16) -> String {
     // A serve of an earlier version knows none.
     let open = clients.iter().filter_map(|client| client.get::<Vec<StandingView>>("/v1/alarms").ok()).flatten();
     let is_meant = |open: &StandingView| open.acknowledged.is_some() && name.is_none_or(|name| open.cause.array == name);
-    open.filter(is_meant).map(|open| format!("alarm {}", acknowledged(&open))).collect()
+    let rows: Vec<Vec<String>> =
+        open.filter(is_meant).map(|open| vec!["alarm".into(), acknowledged(&open).trim_end().into()]).collect();
+    if rows.is_empty() { String::new() } else { paragraphs(width, rows) + "\n" }
 }
 
 /// The entries, and servers that did not answer.
