@@ -106,7 +106,7 @@ fn of_tools() {
         "tools/lab",
         "
         units lines md purge shipped stats result own remote times trace array endurance experiment state
-        steady select purpose stage fio target_lock nbd_uri others theory compare export import modelled raid_runs snia target
+        steady select purpose stage fio nbd_uri target_lock others theory compare export import modelled raid_runs snia target
         report::table report::words report::chart report::drawing report::context report::modes report::timeline report::groups
         report::tables report::curves report::together report plan replay run replay_run verify
         ",
