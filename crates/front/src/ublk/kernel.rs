@@ -95,7 +95,7 @@ impl Drop for Descriptors {
 
 /// A queue of a device, as its driver offers it. One thread uses it, from [`Driver::begin`] on.
 pub(super) struct KernelPort {
-    /// Taken by [`KernelPort::drop`] alone.
+    /// Taken when the port is dropped, not before.
     uring: ManuallyDrop<IoUring>,
     /// The thread that uses it.
     thread: OnceLock<Pid>,
