@@ -159,26 +159,28 @@ impl Kernel<'_> {
     }
 }
 
-/// The device that is mounted where a file lies, from the text of `/proc/PID/mountinfo`.
-fn mount_source(file: &Path, mounts: &str) -> Option<PathBuf> {
-    let mount = |line: &str| {
+/// What is mounted on the folders above a file: the length of each one's path, its kind and its source, from the text of
+/// `/proc/PID/mountinfo`.
+fn mounts_above<'a>(file: &Path, mounts: &'a str) -> impl Iterator<Item = (usize, &'a str, &'a Path)> {
+    mounts.lines().filter_map(move |line| {
         let (before, after) = line.split_once(" - ")?;
         let point = PathBuf::from(before.split(' ').nth(4)?.replace("\\040", " "));
-        let source = PathBuf::from(after.split(' ').nth(1)?);
-        (file.starts_with(&point) && source.is_absolute()).then_some((point, source))
-    };
-    mounts.lines().filter_map(mount).max_by_key(|(point, _)| point.as_os_str().len()).map(|(_, source)| source)
+        let mut after = after.split(' ');
+        let (kind, source) = (after.next()?, Path::new(after.next()?));
+        file.starts_with(&point).then_some((point.as_os_str().len(), kind, source))
+    })
+}
+
+/// The device that is mounted where a file lies, from the same text.
+fn mount_source(file: &Path, mounts: &str) -> Option<PathBuf> {
+    let devices = mounts_above(file, mounts).filter(|(_, _, source)| source.is_absolute());
+    devices.max_by_key(|(length, ..)| *length).map(|(_, _, source)| source.to_owned())
 }
 
 /// True if a file lies on a file system of a program, from the same text.
 fn is_on_fuse(file: &Path, mounts: &str) -> bool {
-    let mount = |line: &str| {
-        let (before, after) = line.split_once(" - ")?;
-        let point = PathBuf::from(before.split(' ').nth(4)?.replace("\\040", " "));
-        let is_fuse = after.split(' ').next().is_some_and(|kind| kind == "fuse" || kind.starts_with("fuse."));
-        file.starts_with(&point).then_some((point.as_os_str().len(), is_fuse))
-    };
-    mounts.lines().filter_map(mount).max_by_key(|(length, _)| *length).is_some_and(|(_, is_fuse)| is_fuse)
+    let mount = mounts_above(file, mounts).max_by_key(|(length, ..)| *length);
+    mount.is_some_and(|(_, kind, _)| kind == "fuse" || kind.starts_with("fuse."))
 }
 
 #[cfg(test)]
