@@ -4,8 +4,9 @@
 mod support;
 
 use stria_array::{ArrayState, Layout, Level, MemberId, MemberProgress, MetadataWrite, Recorder, SlotState, Synced};
+use stria_format::detect::unknown;
 use stria_format::md::recorder::{Adopt, Unreturnable};
-use stria_format::md::{BitmapChoice, Options, Role, Start, Superblock, Verdict, assemble};
+use stria_format::md::{BitmapChoice, Create, Options, Role, Start, Superblock, Verdict, assemble};
 use support::*;
 
 const NOW: u64 = 1_700_000_100;
@@ -459,6 +460,33 @@ fn new_spare_joins_and_takes_a_slot() {
     let small = Adopt { size_sectors: 50_000, ..adopt };
     let sentence = start.recorder.adopt(MemberId(4), &small).unwrap_err().to_string();
     assert!(sentence.contains("too small: a member needs"), "{sentence}");
+}
+
+/// A process was killed between the bitmap and the superblock of a new spare. What it left had no signature, so the daemon refused
+/// its own spare from then on.
+#[test]
+fn a_drive_whose_preparation_was_cut_short_is_blank_or_a_spare() {
+    for checksums in [false, true] {
+        for bitmap in [BitmapChoice::Internal { chunk_bytes: None }, BitmapChoice::None] {
+            let create = request(Level::Raid5, Level::Raid5.default_layout(), 3, 0, DRIVE_SECTORS);
+            let (mut drives, _) = carry_out(&Create { bitmap, checksums, ..create });
+            let mut start = started(&drives, &Options::default());
+            drives.push(MemoryDrive::new(3, DRIVE_SECTORS));
+            let adopt =
+                Adopt { name: "drive3".into(), size_sectors: DRIVE_SECTORS, logical_block_bytes: 512, device_uuid: [99; 16] };
+            let (_, writes) = start.recorder.adopt(MemberId(3), &adopt).expect("it suits");
+            for (done, write) in writes.iter().enumerate() {
+                // A cut may also leave a part of a write.
+                for part in 1..=write.data.len() / 512 {
+                    drives[3].write(write.start_sector.get(), &write.data[..part * 512]);
+                    let is_spare = assembled(&drives, &Options::default()).drives.get(3).map(|drive| drive.verdict.clone());
+                    let first = unknown(DRIVE_SECTORS, &mut |start, count| drives[3].read(start, count));
+                    assert!(is_spare == Some(Verdict::Spare) || first.is_none(), "{done}, {part}: {is_spare:?}, {first:?}");
+                }
+            }
+            assert_eq!(started(&drives, &Options::default()).config.spares.len(), 1);
+        }
+    }
 }
 
 #[test]

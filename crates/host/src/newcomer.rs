@@ -131,8 +131,9 @@ impl OpenedDrive {
                 for write in writes {
                     on_time()?;
                     drive.write_at(write.start_sector.get(), &write.data)?;
+                    // In this order (`MdRecorder::adopt`).
+                    drive.sync()?;
                 }
-                drive.sync()?;
                 candidate = candidate_of(&drive);
             }
             on_time()?;

@@ -11,7 +11,7 @@ use crate::md::ppl::{Ppl, PplLocation};
 use crate::md::superblock::{ROLES_IN_SECTOR, ROLES_MAX, Role, Superblock, feature};
 use std::collections::BTreeSet;
 use stria_array::{DriveSector, MemberConfig, MemberId, MetadataWrite, Synced};
-use stria_block::Buffer;
+use stria_block::{Buffer, bytes};
 use stria_integrity::Region;
 
 /// A drive to join a running array.
@@ -70,7 +70,13 @@ impl MdRecorder {
             bad_blocks: Vec::new(),
             bad_blocks_max: bad_blocks_max(&superblock.header),
         };
-        let writes = member_writes(0, &superblock, self.bitmap.as_ref());
+        let mut writes = member_writes(0, &superblock, self.bitmap.as_ref());
+        // Of a spare nothing counts but its superblock. With that first, a cut leaves a spare of this array. Without it, what
+        // was written would be data that nobody can name, and the drive would be refused.
+        let first = writes.pop().expect("a member has a superblock");
+        let within_head = bytes(first.start_sector.get())..bytes(first.start_sector.get()) + first.bytes.len();
+        writes[0].bytes[within_head].copy_from_slice(&first.bytes);
+        writes.insert(0, first);
         let writes = writes.into_iter().map(|CreateWrite { start_sector, bytes, .. }| MetadataWrite {
             member,
             start_sector,
