@@ -13,7 +13,8 @@ mod peers;
 
 pub(crate) use client::{FailedPart, all_data, array_range, lost};
 pub(crate) use failures::{
-    BadCause, drop_failed, drop_failed_flushes, drop_failed_writes, is_no_space, mark_half_written, rewrite, write_for_sweep,
+    BadCause, drop_failed, drop_failed_flushes, drop_failed_writes, is_no_space, lacks_space, mark_half_written, rewrite,
+    write_for_sweep,
 };
 pub(crate) use gates::gate_plan;
 pub(crate) use member_io::{Fate, Then};

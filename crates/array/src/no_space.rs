@@ -4,6 +4,8 @@
 //! A write that a member has no space for fails with [`ErrorKind::NoSpace`](stria_block::ErrorKind::NoSpace), and the member
 //! keeps its slot. Nothing is wrong with what it holds, and other members often lie on the same file system: dropping one after
 //! the other would end the array.
+//! Where parity may lack space, and must not, a write sends it before data, and sends no data if there is none for it
+//! ([`undo_parity`]).
 //! Before another write to the rows, they are made consistent again:
 //!
 //! - On parity levels parity follows the data, whichever of the new data arrived. Parity that cannot be written either becomes
@@ -208,6 +210,52 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
             // Without space for it, it stays a bad block.
             let _ = write_back(core, member, &rows, right).await;
         }
+    }
+    result
+}
+
+/// What parity members hold of the parts of a stripe before a write: slot, rows, and bytes. `None`: they are no parity now.
+pub(crate) type ParityBefore = SmallVec<[(usize, Range<MemberSector>, Option<Buffer>); 4]>;
+
+/// Reads parity of parts of a stripe under the lock of their rows, so that [`undo_parity`] can write it back.
+pub(crate) async fn parity_before(core: &Core, stripe: u64, parts: &[Rectangle]) -> ParityBefore {
+    let map = core.map(stripe);
+    let mut before = ParityBefore::new();
+    for part in parts {
+        let rows = core.geometry.rows_of_strip(stripe, &part.rows);
+        for (index, &slot) in map.parity.iter().enumerate() {
+            let slot = usize::from(slot);
+            let read = match counts(core, slot, &rows) {
+                true => read_units(core, map, &[(Unit::Parity(index), rows.clone())], &mut Strips::new()).await,
+                false => None,
+            };
+            before.push((slot, rows.clone(), read.and_then(|mut read| read.pop())));
+        }
+    }
+    before
+}
+
+/// R46, R85: a member had no space for parity that was sent before data, so no data was sent. Parity becomes what it was: there
+/// is space where it was taken.
+pub(crate) async fn undo_parity(core: &Core, before: ParityBefore) -> Result<(), IoError> {
+    if core.has(Flaw::LackOfSpaceIgnored) {
+        return Ok(());
+    }
+    let _reconciling = core.no_space.reconcile(&core.ready).await;
+    let mut result = Ok(());
+    for (slot, rows, bytes) in before {
+        let rebuilding = discount_rebuilding(core, std::iter::once((slot, rows.clone()))).await;
+        let targets = core.members.borrow().targets(slot);
+        for member in targets {
+            let is_discounted = rebuilding.iter().any(|&(_, other)| other == member);
+            result = result.and(match &bytes {
+                // Without space for it, it stays a bad block.
+                Some(bytes) if is_discounted => write_back(core, member, &rows, Buffer::copy_of(bytes)).await.or(Ok(())),
+                Some(bytes) => write_if_other(core, member, &rows, bytes).await,
+                None => mark_half_written(core, member, rows.clone(), BadCause::NoSpace).await,
+            });
+        }
+        bytes.into_iter().for_each(|bytes| core.buffers.give(bytes));
     }
     result
 }

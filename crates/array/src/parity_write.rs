@@ -7,7 +7,7 @@
 //! | read | what the plan [asks for](crate::parity_code::reads) |
 //! | compute | [`new_parity`](crate::parity_code::Change::new_parity) |
 //! | log | the parity members hold [`records`], durably, before a byte changes (R17); a small write may be acknowledged now (R23) |
-//! | send | [data and parity](send), in any order |
+//! | send | [data and parity](send), in any order, or [parity first](task) where it may lack space (R46, R85) |
 //! | finish | [members that failed](finish) are dropped, and the records retired |
 //!
 //! Two modules take these steps. [`straight`] runs a write to completion that lies within one strip of an optimal, consistent
@@ -29,7 +29,7 @@ use crate::lists::few;
 use crate::log::{BehindWrite, LogHolders, Logged};
 use crate::log_record::LogRecord;
 use crate::member_requests::{Ended, MemberIo};
-use crate::no_space::reconcile_parity;
+use crate::no_space::{ParityBefore, reconcile_parity, undo_parity};
 use crate::parity_code::Parities;
 use crate::plan::{Presence, Rectangle, WritePlan};
 use crate::segments::{DataCutter, of_sectors, shared};
@@ -189,18 +189,25 @@ fn give_up_behind(core: &Core, stripe: u64, parts: &[Rectangle], behind: BehindW
 }
 
 /// Ends a write on its members. Members that failed it are dropped (R6, R7). Where one cannot be, its rows become consistent
-/// again or bad blocks (R72, R85). `behind`: it was acknowledged early, so the next flush reports its error.
+/// again or bad blocks (R72, R85). `undo`: what parity was, if it had no space, so that no data was sent. `behind`: it was
+/// acknowledged early, so the next flush reports its error.
 async fn finish(
     core: &Core,
     stripe: u64,
     parts: &[Rectangle],
     ended: &[Ended],
+    undo: Option<ParityBefore>,
     behind: Option<BehindWrite>,
     logged: Logged,
 ) -> Result<(), IoError> {
     let mut result = drop_failed(core, ended.iter().map(|ended| (ended.member, &ended.result)));
+    assert!(undo.is_none() || result.is_err(), "data was not sent, and the write succeeds");
     let failed: SmallVec<[&Ended; 4]> = ended.iter().filter(|ended| ended.result.is_err()).collect();
-    if let Err(first) = &result {
+    if let Some(before) = undo {
+        if let Err(error) = undo_parity(core, before).await {
+            result = Err(error);
+        }
+    } else if let Err(first) = &result {
         let no_space = is_no_space(first) && behind.is_none();
         if behind.is_some() && !core.has(Flaw::LostBehindUntold) {
             core.no_space.fail_flushes(first);

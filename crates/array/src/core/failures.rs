@@ -28,6 +28,11 @@ impl BadCause {
     }
 }
 
+/// True if a member failed a request for lack of space only, and keeps its slot (R40). A rebuilding member has no slot to lose.
+pub(crate) fn lacks_space(core: &Core, member: MemberId, error: &IoError) -> bool {
+    is_no_space(error) && core.members.borrow().get(member).state == MemberState::InSync
+}
+
 /// As [`drop_failed`], with members and results in the same order.
 pub(crate) fn drop_failed_writes<'a>(
     core: &Core,
@@ -45,9 +50,7 @@ pub(crate) fn drop_failed<'a>(
     let mut outcome = Ok(());
     for (member, result) in results {
         let Err(error) = result else { continue };
-        // A rebuilding member has no slot to lose.
-        let is_in_sync = || core.members.borrow().get(member).state == MemberState::InSync;
-        if is_no_space(error) && is_in_sync() {
+        if lacks_space(core, member, error) {
             outcome = Err(core.meet_no_space(member, error));
         } else if !core.fail_member(member, DropCause::Write(error.clone())) || core.health() == Health::Failed {
             // Other lanes may have dropped what this one cannot do without.
@@ -65,8 +68,7 @@ pub(crate) async fn write_for_sweep(core: &Core, writes: Batch) -> Result<(), Io
     let mut outcome = Ok(());
     for ((member, rows), (result, _)) in targets.into_iter().zip(core.io(writes).await) {
         let Err(error) = result else { continue };
-        let is_in_sync = core.members.borrow().get(member).state == MemberState::InSync;
-        if is_no_space(&error) && is_in_sync {
+        if lacks_space(core, member, &error) {
             let _ = core.meet_no_space(member, &error);
             outcome = outcome.and(mark_half_written(core, member, rows, BadCause::NoSpace).await);
         } else if !core.fail_member(member, DropCause::Write(error.clone())) {

@@ -54,6 +54,10 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     if !core.log.takes_strip(stripe, &part) || !are_usual(core, all(), &rows) || core.members.borrow().need_tasks() {
         return false;
     }
+    // A task writes parity first, if a strip is in parity alone and may lack space (R46).
+    if !core.no_space.has_places(core.now()) && !core.members.borrow().is_optimal() {
+        return false;
+    }
     let Some(lock) = core.locks.try_lock(&sync) else { return false };
     core.begin_directly(&sync);
     core.coalescer.begin();
@@ -294,7 +298,7 @@ async fn perform(core: Rc<Core>, mut write: StraightWrite, logged: Logged, is_lo
 async fn end(core: Rc<Core>, mut write: StraightWrite, logged: Logged) {
     let behind = write.behind.take().map(|(behind, _)| behind);
     let was_early = behind.is_some();
-    let result = finish(&core, write.stripe, from_ref(&write.part), &write.failures, behind, logged).await;
+    let result = finish(&core, write.stripe, from_ref(&write.part), &write.failures, None, behind, logged).await;
     let result = result.and(core.write_end(&sync_of_rows(&write.rows)).await);
     release(&core, &mut write);
     if !was_early {

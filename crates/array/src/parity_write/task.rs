@@ -3,18 +3,19 @@
 use super::{finish, freeze, give_up_behind, log_holders, logs_new_data, may_be_early, places, records, rows, send};
 use crate::address::{Sectors, sync_of_rows};
 use crate::coalesce::{Part, rows_of};
-use crate::core::{Core, gate_plan, lost};
+use crate::core::{Core, gate_plan, lacks_space, lost};
 use crate::lock::Mode;
 use crate::log::LogHolders;
 use crate::log_record::{BAND_SECTORS, LogRecord};
-use crate::no_space::write_in_place;
+use crate::member_requests::{Batch, Ended, MemberIo};
+use crate::no_space::{ParityBefore, parity_before, write_in_place};
 use crate::parity_code::{Change, Found, Unit, reads};
 use crate::parity_io::{correct_rows, presences, read_units};
-use crate::plan::{Rectangle, Strips, WritePlan, plan_write, rectangles};
+use crate::plan::{Presence, Rectangle, Strips, WritePlan, plan_write, rectangles};
 use crate::segments::{one_piece, slice_segments};
 use crate::straight_writes::Frozen;
 use crate::task::Worker;
-use crate::{ArraySector, Flaw, Health, MemberId, MemberSector, StripSector, StripeSector};
+use crate::{ArraySector, Flaw, Health, MemberId, MemberSector, MemberState, StripSector, StripeSector};
 use smallvec::{SmallVec, smallvec};
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -223,7 +224,9 @@ async fn try_write(
         plans.push(plan);
     }
     let mut read = read_units(core, map, &wanted, unreadable).await?.into_iter();
-    let early = write.may_be_early(core, parts);
+    let first = first_members(core, stripe, parts);
+    let before = if first.is_empty() { ParityBefore::new() } else { parity_before(core, stripe, parts).await };
+    let early = first.is_empty() && write.may_be_early(core, parts);
     let log_holders = if early { log_holders(core, stripe, parts) } else { LogHolders::new() };
     let logs = core.log.config.is_some();
     let mut claims: SmallVec<[_; 4]> = SmallVec::new();
@@ -277,15 +280,54 @@ async fn try_write(
             Some(_) => {}
         }
     }
+    let mut data = Batch::new();
     let batch = core.member_requests.begin_batch(&core.ready);
     for ((part, plan), (written, parity)) in parts.iter().zip(&plans).zip(computed) {
-        send(core, stripe, part, plan, &written, parity, write.fua, |io| core.send_in(batch, io));
+        send(core, stripe, part, plan, &written, parity, write.fua, |io| match first.is_empty() || first.contains(&io.member) {
+            true => core.send_in(batch, io),
+            false => data.push(io),
+        });
     }
-    let ended = core.member_requests.batch_ended(batch).await;
-    let result = finish(core, stripe, parts, &ended, behind, logged).await;
+    let mut ended = core.member_requests.batch_ended(batch).await;
+    let is_sent = first.is_empty() || send_data(core, data, &mut ended).await;
+    let undo = (!is_sent).then_some(before);
+    let result = finish(core, stripe, parts, &ended, undo, behind, logged).await;
     core.member_requests.reuse(ended);
     claims.into_iter().for_each(|claim| core.buffers.give_claim(claim));
     Some(result)
+}
+
+/// The members with parity of a stripe, if it must be written before data: it may lack space, and parity alone has what is
+/// missing (R46), or its member's list of bad blocks has no space to spare (R85).
+fn first_members(core: &Core, stripe: u64, parts: &[Rectangle]) -> SmallVec<[MemberId; 4]> {
+    if core.no_space.has_places(core.now()) {
+        return SmallVec::new();
+    }
+    let (members, map) = (core.members.borrow(), core.map(stripe));
+    let parity = map.parity.iter().flat_map(|&slot| members.each_target(usize::from(slot)));
+    let parity: SmallVec<[MemberId; 4]> = parity.collect();
+    let is_scarce = |member: &MemberId| members.get(*member).list_is_half_full(core.partition.lane_count);
+    let is_missing = |part: &Rectangle| {
+        let rows = rows(core, stripe, part);
+        map.data.iter().any(|&slot| members.presence(usize::from(slot), &rows) != Presence::Readable)
+    };
+    if parity.iter().any(is_scarce) || parts.iter().any(is_missing) { parity } else { SmallVec::new() }
+}
+
+/// Sends data whose parity was sent before it, and waits for it. `false`: a member had no space for parity, and none was sent.
+async fn send_data(core: &Core, data: Batch, ended: &mut Vec<Ended>) -> bool {
+    let has_no_space = |ended: &Ended| matches!(&ended.result, Err(error) if lacks_space(core, ended.member, error));
+    if ended.iter().any(has_no_space) {
+        return false;
+    }
+    let batch = core.member_requests.begin_batch(&core.ready);
+    // A member may have been dropped meanwhile.
+    let is_there = |io: &MemberIo| core.members.borrow().get(io.member).state != MemberState::Failed;
+    data.into_iter().filter(is_there).for_each(|io| core.send_in(batch, io));
+    let mut ended_data = core.member_requests.batch_ended(batch).await;
+    ended.append(&mut ended_data);
+    core.member_requests.reuse(ended_data);
+    true
 }
 
 /// The log records of a part. All strips together need none but to overrule older ones (R19). `None`: none at all.
