@@ -215,7 +215,7 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
 }
 
 /// What parity members hold of the parts of a stripe before a write: slot, rows, and bytes. `None`: they are no parity now.
-pub(crate) type ParityBefore = SmallVec<[(usize, Range<MemberSector>, Option<Buffer>); 4]>;
+pub(crate) type ParityBefore = Vec<(usize, Range<MemberSector>, Option<Buffer>)>;
 
 /// Reads parity of parts of a stripe under the lock of their rows, so that [`undo_parity`] can write it back.
 pub(crate) async fn parity_before(core: &Core, stripe: u64, parts: &[Rectangle]) -> ParityBefore {

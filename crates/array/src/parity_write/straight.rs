@@ -51,11 +51,7 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
     let others = || plan.read_data.iter().filter(|&&other| other != index).map(|&other| &map.data[other]);
     let all = || others().chain([&map.data[index]]).chain(&map.parity);
     // Content that is in parity alone is brought to its place first, by a task (R46).
-    if !core.log.takes_strip(stripe, &part) || !are_usual(core, all(), &rows) || core.members.borrow().need_tasks() {
-        return false;
-    }
-    // A task writes parity first, if a strip is in parity alone and may lack space (R46).
-    if !core.no_space.has_places(core.now()) && !core.members.borrow().is_optimal() {
+    if !core.log.takes_strip(stripe, &part) || !are_usual(core, all(), &rows) || need_tasks(core) {
         return false;
     }
     let Some(lock) = core.locks.try_lock(&sync) else { return false };
@@ -92,6 +88,12 @@ pub(super) fn begin(core: &Core, request: &mut Request, send: &mut impl FnMut(Me
         behind: None,
     });
     true
+}
+
+/// True if writes must go by tasks. If a strip may be in parity alone, and parity may lack space, a task writes parity first (R46).
+fn need_tasks(core: &Core) -> bool {
+    let members = core.members.borrow();
+    members.need_tasks() || !members.is_optimal() && !core.no_space.has_places(core.now())
 }
 
 /// A list of `count` reads that have not ended.

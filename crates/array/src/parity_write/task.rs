@@ -7,7 +7,7 @@ use crate::core::{Core, gate_plan, lacks_space, lost};
 use crate::lock::Mode;
 use crate::log::LogHolders;
 use crate::log_record::{BAND_SECTORS, LogRecord};
-use crate::member_requests::{Batch, Ended, MemberIo};
+use crate::member_requests::{Ended, MemberIo};
 use crate::no_space::{ParityBefore, parity_before, write_in_place};
 use crate::parity_code::{Change, Found, Unit, reads};
 use crate::parity_io::{correct_rows, presences, read_units};
@@ -280,7 +280,7 @@ async fn try_write(
             Some(_) => {}
         }
     }
-    let mut data = Batch::new();
+    let mut data = Vec::new();
     let batch = core.member_requests.begin_batch(&core.ready);
     for ((part, plan), (written, parity)) in parts.iter().zip(&plans).zip(computed) {
         send(core, stripe, part, plan, &written, parity, write.fua, |io| match first.is_empty() || first.contains(&io.member) {
@@ -299,23 +299,23 @@ async fn try_write(
 
 /// The members with parity of a stripe, if it must be written before data: it may lack space, and parity alone has what is
 /// missing (R46), or its member's list of bad blocks has no space to spare (R85).
-fn first_members(core: &Core, stripe: u64, parts: &[Rectangle]) -> SmallVec<[MemberId; 4]> {
+fn first_members(core: &Core, stripe: u64, parts: &[Rectangle]) -> Vec<MemberId> {
     if core.no_space.has_places(core.now()) {
-        return SmallVec::new();
+        return Vec::new();
     }
     let (members, map) = (core.members.borrow(), core.map(stripe));
     let parity = map.parity.iter().flat_map(|&slot| members.each_target(usize::from(slot)));
-    let parity: SmallVec<[MemberId; 4]> = parity.collect();
+    let parity: Vec<MemberId> = parity.collect();
     let is_scarce = |member: &MemberId| members.get(*member).list_is_half_full(core.partition.lane_count);
     let is_missing = |part: &Rectangle| {
         let rows = rows(core, stripe, part);
         map.data.iter().any(|&slot| members.presence(usize::from(slot), &rows) != Presence::Readable)
     };
-    if parity.iter().any(is_scarce) || parts.iter().any(is_missing) { parity } else { SmallVec::new() }
+    if parity.iter().any(is_scarce) || parts.iter().any(is_missing) { parity } else { Vec::new() }
 }
 
 /// Sends data whose parity was sent before it, and waits for it. `false`: a member had no space for parity, and none was sent.
-async fn send_data(core: &Core, data: Batch, ended: &mut Vec<Ended>) -> bool {
+async fn send_data(core: &Core, data: Vec<MemberIo>, ended: &mut Vec<Ended>) -> bool {
     let has_no_space = |ended: &Ended| matches!(&ended.result, Err(error) if lacks_space(core, ended.member, error));
     if ended.iter().any(has_no_space) {
         return false;
