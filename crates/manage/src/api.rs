@@ -36,10 +36,10 @@
 //!
 //! `{name}` is an array's name without its host. Every refusal is an [`ApiError`] under the key `error`.
 
-use crate::error_words::{ErrorSentence, Words};
-use crate::event_words::{EventSentence, ServiceSentence};
 pub use crate::settings::SettingsRequest;
 use crate::settings::WriteMode;
+use crate::words::error::{ErrorSentence, Words};
+use crate::words::event::{EventSentence, ServiceSentence};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -18,13 +18,13 @@ pub use health::{Acknowledge, Alarm, AlarmAction, Firmware, Health};
 pub use token::{RoleName, Token, TokenAction};
 
 use crate::api::LatencyBound;
+use crate::fronts::nbd::NbdOptions;
+use crate::fronts::ublk::UblkCopy;
+use crate::fronts::vhost_user::VhostUserOptions;
 use crate::lane_spec::NumaNode;
 use crate::monitor::MonitorOptions;
-use crate::nbd::NbdOptions;
 use crate::settings::{self, WriteMode};
 use crate::tools;
-use crate::ublk::UblkCopy;
-use crate::vhost_user::VhostUserOptions;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;

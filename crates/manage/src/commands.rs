@@ -19,13 +19,14 @@ use crate::api::{
     StopRequest, TrimRequest,
 };
 use crate::cli::{self, Cli, Command};
-use crate::client::{self, Client, SilentServe, array_path};
+use crate::control::client::{self, Client, SilentServe, array_path};
 use crate::daemon::daemon;
 use crate::drive_name::{self, Prefer};
+use crate::fronts::attach;
 use crate::monitor::StandingView;
-use crate::plain_status::Machine;
 use crate::serve::serve;
-use crate::{attach, meant, plain_status, progress, status, tools, view};
+use crate::status::plain::Machine;
+use crate::{meant, progress, status, tools, view};
 use clap::CommandFactory;
 use hyper::Method;
 use serde::Serialize;
@@ -780,7 +781,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
                 // What reads the text knows no other lines.
                 (true, _) => {
                     others.lines().for_each(tell);
-                    print(&plain_status::mdstat(&arrays, &waiting));
+                    print(&status::plain::mdstat(&arrays, &waiting));
                 }
                 (false, true) => print(&(others + &known)),
                 (false, false) => print(&(others + &status::words(&arrays, command.verbose, width) + &health + &known)),
@@ -802,7 +803,7 @@ fn status(command: &cli::Status, json: bool) -> Result<u8, Failure> {
 fn nagios(socket: Option<&Path>, name: Option<&str>) -> (String, u8) {
     let (services, silent) = match client::survey(socket) {
         Ok(found) => found,
-        Err(error) => return plain_status::nagios_unknown(error),
+        Err(error) => return status::plain::nagios_unknown(error),
     };
     let is_meant = |array: &str| name.is_none_or(|name| array == name);
     let standing = services.iter().filter_map(|(client, _)| client.get::<Vec<StandingView>>("/v1/alarms").ok()).flatten();
@@ -812,7 +813,7 @@ fn nagios(socket: Option<&Path>, name: Option<&str>) -> (String, u8) {
     let waiting = client::adopted(socket).into_iter();
     let waiting = waiting.filter(|array| array.state != AdoptedState::Served && is_meant(&array.name));
     let machine = Machine { arrays: arrays.collect(), waiting: waiting.collect(), faults, silent };
-    name.map_or_else(|| plain_status::nagios(&machine), |name| plain_status::nagios_of(&machine, name))
+    name.map_or_else(|| status::plain::nagios(&machine), |name| status::plain::nagios_of(&machine, name))
 }
 
 fn scrub(command: &cli::Scrub, json: bool) -> Result<u8, Failure> {

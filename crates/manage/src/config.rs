@@ -14,11 +14,11 @@ pub use faults::Fault;
 pub use routine::{ReplacementConfig, RoutineConfig};
 pub use values::{Block, Patience, Uuid};
 
-use crate::directory::{LateGroup, group_or_late};
+use crate::fronts::nbd::{Listen, NbdOptions, Tls};
+use crate::fronts::ublk::UblkCopy;
 use crate::monitor::{self, MonitorPlan};
-use crate::nbd::{Listen, NbdOptions, Tls};
 use crate::settings::WriteMode;
-use crate::ublk::UblkCopy;
+use crate::system::directory::{LateGroup, group_or_late};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -406,7 +406,7 @@ impl Config {
 /// The group of this name, if one is given. It is looked up when it is used, and not when the configuration is checked: the
 /// machine's directory may not answer yet while it boots.
 fn group(part: &str, name: Option<&str>) -> Result<Option<u32>, String> {
-    name.map(crate::directory::group).transpose().map_err(|error| without_group(part, &error))
+    name.map(crate::system::directory::group).transpose().map_err(|error| without_group(part, &error))
 }
 
 /// What follows from a group that is not there.
@@ -447,10 +447,10 @@ impl Nbd {
         if (self.tls_ca.is_some() || tls.is_some()) && self.tls_cert.is_none() {
             return Err(Failure::Usage("tls and tls-ca need tls-cert and tls-key".into()));
         }
-        let networks = self.allow.iter().map(|text| crate::nbd::network(text)).collect::<Result<Vec<IpNet>, _>>();
+        let networks = self.allow.iter().map(|text| crate::fronts::nbd::network(text)).collect::<Result<Vec<IpNet>, _>>();
         Ok(NbdOptions {
             listen: self.listen.iter().map(|text| text.parse::<Listen>()).collect::<Result<_, _>>().map_err(usage("listen"))?,
-            nbd_mode: self.mode.as_deref().map(crate::nbd::mode).transpose().map_err(usage("mode"))?,
+            nbd_mode: self.mode.as_deref().map(crate::fronts::nbd::mode).transpose().map_err(usage("mode"))?,
             nbd_group: None,
             nbd_allow: networks.map_err(usage("allow"))?,
             tls_cert: self.tls_cert.clone(),
@@ -458,7 +458,7 @@ impl Nbd {
             tls_ca: self.tls_ca.clone(),
             tls,
             nbd_insecure: self.insecure,
-            nbd_clients: crate::nbd::clients(&self.clients.to_string()).map_err(usage("clients"))?,
+            nbd_clients: crate::fronts::nbd::clients(&self.clients.to_string()).map_err(usage("clients"))?,
             nbd_memory: stria_terminal::size::parse(&self.memory).map_err(usage("memory"))?,
         })
     }

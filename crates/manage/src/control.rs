@@ -1,6 +1,9 @@
 //! The control socket: the HTTP interface of a [`Service`]. It owns paths and JSON, and knows neither arrays nor lanes.
+//! [`sockets`] says where it is, [`client`] is its other side.
 
+pub mod client;
 mod listen;
+pub mod sockets;
 
 pub use listen::{Order, Peer, listen};
 

@@ -1,8 +1,8 @@
 //! Finds a drive of an array by what the command line names: a path, serial number or slot; and any other drive by its path.
 
 use crate::api::{ArrayView, MemberView};
-use crate::client;
-use crate::error_words::{ErrorSentence, Told};
+use crate::control::client;
+use crate::words::error::{ErrorSentence, Told};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_drive::real_path_within;

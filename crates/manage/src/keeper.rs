@@ -19,13 +19,14 @@ pub use drives::is_mapped;
 pub use spares::{PoolOffer, PoolState, enclosure_of, look as look_at_pool, offers};
 
 use crate::api::{AddRequest, AdoptedState, AdoptedView, ApiError, ApiErrorKind, LastDrive, LeftAloneView, Obstacle};
-use crate::client::KEEPER_DONE;
 use crate::config::{self, Config, Uuid};
-use crate::error_words::{ErrorSentence, SilentDrives, Words};
-use crate::event_words::{EventSentence, ServiceSentence};
+use crate::control::client::KEEPER_DONE;
 use crate::service::{Held, Service, Unstarted};
 use crate::settings::SettingsRequest;
-use crate::{start_words, threads, view};
+use crate::system::threads;
+use crate::words::error::{ErrorSentence, SilentDrives, Words};
+use crate::words::event::{EventSentence, ServiceSentence};
+use crate::{view, words};
 use drives::Drives;
 use judge::{Judgement, judge};
 use left::Left;
@@ -816,7 +817,7 @@ impl Work {
         let name = entry.name();
         let known = std::mem::replace(&mut entry.out, out.to_vec());
         for out in out.iter().filter(|out| !out.is_known(&known)) {
-            self.service.events().push(match start_words::of_staying_out(out) {
+            self.service.events().push(match words::start::of_staying_out(out) {
                 Some(said) => view::said_event(&name, "warning", EventSentence::Warning(said)),
                 None => view::plain_event(&name, "warning", out.text.clone()),
             });

@@ -5,9 +5,9 @@
 //! routine work then counts as new, and bounds on speed are those of the start.
 
 use crate::api::{ArrayView, LastDrive, LatencyBound, ScrubView, SpeedRequest};
-use crate::atomic_file::replace;
-use crate::clock::now_s;
-use crate::mounts::{Source, awaited};
+use crate::system::atomic_file::replace;
+use crate::system::clock::now_s;
+use crate::system::mounts::{Source, awaited};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};

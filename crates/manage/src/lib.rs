@@ -5,77 +5,45 @@
 //!                 ├ daemon: makes the service for all arrays of the configuration, and starts each when its drives are here
 //!                 └ serve: makes the service, its control socket, its NBD server and its disks of virtual machines
 //! ```
-//! What crosses the socket is in [`api`], and in `monitor` for alarms and health. The crate knows no strips and no parity: it
-//! shows what arrays report, and passes commands on. The instruments (`stria lab` and others) are programs of their own (`tools`).
+//! What crosses the socket is in [`api`], and in `monitor` for alarms and health. All sentences for people are in `words`. The
+//! crate knows no strips and no parity: it shows what arrays report, and passes commands on. The instruments (`stria lab` and
+//! others) are programs of their own (`tools`).
 #![forbid(unsafe_code)]
 
-pub mod alarm_words;
 pub mod api;
-mod atomic_file;
-mod attach;
 pub mod cli;
-pub mod client;
-mod clock;
 mod commands;
 mod config;
 mod control;
 mod daemon;
-mod denial_words;
-mod directory;
 mod drive_name;
-mod drive_words;
-mod drop_words;
-pub mod error_words;
-mod event_file;
-mod event_log;
-pub mod event_words;
-mod firmware_words;
-mod foreign;
-mod free;
-mod health_words;
-mod host_words;
-mod io_words;
-mod join_words;
+mod events;
+mod fronts;
 mod keeper;
 mod lane_spec;
 mod ledger;
 mod log;
 mod matter;
-mod mdadm;
 mod meant;
 mod monitor;
-mod mounts;
-mod nbd;
-pub mod order_sentence;
-mod order_words;
 mod ownership;
-mod plain_status;
-pub mod plan_values;
-pub mod plan_words;
 mod pool;
 mod progress;
-mod refusal_words;
 mod rest;
-pub mod result_words;
 mod routine;
 mod serve;
 mod service;
 pub mod settings;
 mod signals;
-mod since;
-mod sockets;
-mod start_words;
 mod status;
-mod threads;
+mod system;
 mod toml_line;
 mod tools;
-mod ublk;
-mod udev;
-mod vhost_user;
 mod view;
-pub mod warning_values;
-pub mod warning_words;
 mod wipe;
+mod words;
+
+pub use control::client;
 
 use std::process::ExitCode;
 use stria_terminal::output::tell;

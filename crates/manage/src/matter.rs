@@ -2,10 +2,10 @@
 //!
 //! The rules by which a matter exists are here alone; the page only words them in the reader's language.
 
-use crate::alarm_words::AlarmSentence;
 use crate::api::{AdoptedState, AdoptedView, ArrayView, HealthView, MemberView, Obstacle, UndecidedView};
-use crate::error_words::{Dropped, DroppedMember, ErrorSentence, Words};
 use crate::view;
+use crate::words::alarm::AlarmSentence;
+use crate::words::error::{Dropped, DroppedMember, ErrorSentence, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;

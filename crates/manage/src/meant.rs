@@ -1,8 +1,8 @@
 //! The array that a command means, found on drives.
 
 use crate::config::{Uuid, images};
-use crate::error_words::{ErrorSentence, Told};
 use crate::view::there_are;
+use crate::words::error::{ErrorSentence, Told};
 use std::path::{Path, PathBuf};
 use stria_block::shown;
 use stria_format::md::Assembly;

@@ -21,17 +21,18 @@ pub use board::{DriveEntry, ask};
 pub use options::{MonitorOptions, MonitorPlan};
 pub use page::{TEXT, address};
 
-use crate::alarm_words::AlarmSentence;
 use crate::api::{AdoptedState, AdoptedView, ApiError, ApiErrorKind, ArrayView, EventView};
 use crate::control::{Body, Peer};
-use crate::directory::user_name;
-use crate::error_words::{Detail, ErrorSentence};
-use crate::event_words::{Channels, ServiceSentence};
+use crate::events;
 use crate::matter::METRICS;
-use crate::mounts::awaited;
-use crate::order_sentence::Component;
 use crate::service::Service;
-use crate::{event_file, threads};
+use crate::system::directory::user_name;
+use crate::system::mounts::awaited;
+use crate::system::threads;
+use crate::words::alarm::AlarmSentence;
+use crate::words::error::{Detail, ErrorSentence};
+use crate::words::event::{Channels, ServiceSentence};
+use crate::words::order::Component;
 use acknowledged::Store;
 use axum::extract::{Extension, State};
 use axum::http::header;
@@ -328,7 +329,7 @@ impl Monitor {
             let is_it = |known: &&StandingView| known.cause.event == cause.event && known.cause.component == cause.component;
             let known = standing.iter().find(is_it);
             StandingView {
-                since_s: known.map_or_else(crate::clock::now_s, |known| known.since_s),
+                since_s: known.map_or_else(crate::system::clock::now_s, |known| known.since_s),
                 acknowledged: known.and_then(|known| known.acknowledged.clone()),
                 said: cause.said.clone(),
                 cause,
@@ -394,7 +395,7 @@ impl Monitor {
         let mut tracker = self.lock();
         let cause = Condition { event, array, component, text: String::new(), said: None };
         let stands = match undo {
-            false => tracker.acknowledge(&cause, Acknowledgement { by, at_s: crate::clock::now_s() }),
+            false => tracker.acknowledge(&cause, Acknowledgement { by, at_s: crate::system::clock::now_s() }),
             true => tracker.unacknowledge(Instant::now(), &cause),
         };
         if let Some(store) = store.as_mut() {
@@ -430,7 +431,7 @@ impl Monitor {
                 self.recalled.lock().unwrap_or_else(PoisonError::into_inner).take_if(|folder| awaited(folder).is_none())
             {
                 // Events that cannot be read are an error where a user asks for them.
-                observer.remember(now, crate::clock::now_ms(), &event_file::stored(&folder).unwrap_or_default());
+                observer.remember(now, crate::system::clock::now_ms(), &events::file::stored(&folder).unwrap_or_default());
             }
             let mut seen = observer.look(now, &views, &events, &self.board.entries(), |array| self.slow(array));
             let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,14 +4,17 @@
 //! The command line and the API take the same steps. Each checks the configuration before a drive is written. The caller
 //! notifies the daemon: a command reaches it by a socket, and the API is part of it.
 
+pub mod foreign;
+pub mod mdadm;
+
 use crate::config::edit::Edit;
 use crate::config::{Array, Block, Config, Uuid};
-use crate::error_words::{ErrorSentence, Told, Words};
-use crate::mdadm::{keep_away, refuse_unless_it_follows};
+use crate::control::sockets::once_free;
 use crate::meant::{drives, drives_of, tree};
+use crate::ownership::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::settings::SettingsRequest;
-use crate::sockets::once_free;
-use crate::udev;
+use crate::system::udev;
+use crate::words::error::{ErrorSentence, Told, Words};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

@@ -2,8 +2,8 @@
 
 use crate::config::edit::Edit;
 use crate::drive_name::{are_one, refuse_twins};
-use crate::error_words::{ErrorSentence, Told, Words};
 use crate::keeper::{PoolState, enclosure_of, look_at_pool};
+use crate::words::error::{ErrorSentence, Told, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::os::unix::fs::FileTypeExt;

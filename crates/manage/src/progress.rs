@@ -1,9 +1,9 @@
 //! Waits for a sweep: with a bar on a terminal, with a line now and then elsewhere. Interrupting the wait changes nothing.
 
 use crate::api::{ArrayView, EventView, HealthView, MemberView, SweepView};
-use crate::client::{Client, array_path};
-use crate::error_words::ErrorSentence;
+use crate::control::client::{Client, array_path};
 use crate::view::is_held;
+use crate::words::error::ErrorSentence;
 use serde_json::json;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -189,8 +189,8 @@ fn sweep_speed(sweep: &SweepView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event_words::EventSentence;
     use crate::view::said_event;
+    use crate::words::event::EventSentence;
     use stria_host::{HostSentence, Sweep};
 
     fn array(name: &str, health: &str, role: &str, spans: Vec<serde_json::Value>) -> serde_json::Value {

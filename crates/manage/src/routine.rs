@@ -14,15 +14,15 @@
 mod foresight;
 
 use crate::api::{ArrayView, EventView, HealthView, ReplaceRequest, RoutineView, ScrubRequest, ScrubView};
-use crate::clock::now_s;
 use crate::config::{Config, ReplacementConfig, RoutineConfig};
-use crate::event_words::{EventSentence, ServiceSentence};
 use crate::ledger::{JobNotes, Ledger, Notes};
 use crate::monitor::{DriveEntry, Monitor};
 use crate::service::Service;
-use crate::threads;
+use crate::system::clock::now_s;
+use crate::system::threads;
 use crate::view::{all_members, is_cancelled, is_held, is_redundant_itself, may_write, plain_event, said_event, tree};
-use crate::warning_words::WarningSentence;
+use crate::words::event::{EventSentence, ServiceSentence};
+use crate::words::warning::WarningSentence;
 use foresight::Foresight;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};

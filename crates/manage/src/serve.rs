@@ -10,14 +10,16 @@
 
 use crate::api::{ApiError, Done};
 use crate::cli::{Clients, ServeOptions};
-use crate::free::check_free;
+use crate::control;
+use crate::control::sockets;
+use crate::fronts::ublk::BlockSpec;
 use crate::lane_spec::LaneSpec;
 use crate::log::log_to_stderr;
 use crate::monitor::{Monitor, MonitorPlan};
+use crate::service::free::check_free;
 use crate::service::{Service, watchdog};
 use crate::signals::{OnHangup, Sockets, Wish, Wishes};
-use crate::ublk::BlockSpec;
-use crate::{control, sockets, threads};
+use crate::system::threads;
 use serde_json::json;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

@@ -6,6 +6,7 @@
 mod caches;
 mod commands;
 pub mod firmware;
+pub mod free;
 mod served;
 mod settings;
 mod space;
@@ -15,15 +16,17 @@ pub mod watchdog;
 pub use caches::Held;
 
 use crate::api::{ApiError, ApiErrorKind, ArrayView, ClientView, Done, EventView, LastDrive, LeftAloneView, ServiceView};
-use crate::error_words::ErrorSentence;
-use crate::event_log::EventLog;
-use crate::event_words::{EventSentence, ServiceSentence};
-use crate::free::check_free;
+use crate::events::log::EventLog;
+use crate::events::since;
+use crate::fronts::ublk::BlockSpec;
 use crate::lane_spec::{LaneSpec, Near};
 use crate::ledger::Ledger;
-use crate::ublk::BlockSpec;
-use crate::warning_words::WarningSentence;
-use crate::{since, start_words, threads, view};
+use crate::service::free::check_free;
+use crate::system::threads;
+use crate::words::error::ErrorSentence;
+use crate::words::event::{EventSentence, ServiceSentence};
+use crate::words::warning::WarningSentence;
+use crate::{view, words};
 use caches::set_free_caches;
 use served::{STATUS_WITHIN, Served, lock, set_speed, silent};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -298,7 +301,7 @@ impl Service {
         });
         lanes.set_write_policy(options.write_policy)?;
         for warning in warnings {
-            self.events.push(match start_words::of_opening(&warning) {
+            self.events.push(match words::start::of_opening(&warning) {
                 Some(said) => view::said_event(name, "warning", EventSentence::Warning(said)),
                 None => view::plain_event(name, "warning", warning.to_string()),
             });

@@ -1,8 +1,10 @@
 //! The text of `status`: within the terminal's width, bad news first. One array is shown in full, several in a line each.
 
+pub mod plain;
+
 use crate::api::{AdoptedState, AdoptedView, ArrayView, ChecksumView, ClientView, LatencyView, MemberView};
-use crate::clock::now_ms;
 use crate::progress::sweep_line;
+use crate::system::clock::now_ms;
 use crate::view::{all_members, is_lost, last_drives, was_replaced};
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -366,8 +368,8 @@ fn show_latency(latency: &LatencyView) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error_words::ErrorSentence;
     use crate::view::describe_state;
+    use crate::words::error::ErrorSentence;
     use serde_json::{Value, json};
 
     fn member(slot: usize, path: &str, changes: &[(&str, Value)]) -> Value {

@@ -4,12 +4,11 @@ use crate::api::{
     AccessView, ArrayView, BitmapView, ChecksumView, ConditionView, EventView, GeometryView, HealthView, IdentityView, LastDrive,
     LatencyView, LogView, MemberView, PartsView, RedundancyView, SweepView, WritesView,
 };
-use crate::clock::now_ms;
-use crate::drop_words;
-use crate::error_words::{ErrorSentence, Known, Used, Words};
-use crate::event_words::{EventSentence, told_as_one};
-use crate::io_words;
-use crate::plan_words::Failures;
+use crate::system::clock::now_ms;
+use crate::words;
+use crate::words::error::{ErrorSentence, Known, Used, Words};
+use crate::words::event::{EventSentence, told_as_one};
+use crate::words::plan::Failures;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use stria_array::{
@@ -548,7 +547,7 @@ fn member_view(member: &MemberStatus, array: &ArrayReport) -> Option<MemberView>
         needed: member.is_needed,
         lost: member.failure.is_some() && member.state != MemberState::Failed,
         failure: member.failure.as_ref().map(|cause| bare_reason(cause, &path)),
-        failure_said: member.failure.as_ref().and_then(|cause| drop_words::said_of(cause, &path)),
+        failure_said: member.failure.as_ref().and_then(|cause| words::drop::said_of(cause, &path)),
         since_s: None,
         read_latency: latency(|drive| drive.timings.read.latency()),
         write_latency: latency(|drive| drive.timings.write.latency()),
@@ -653,9 +652,9 @@ fn cause_of(notice: &Notice) -> Option<ErrorSentence> {
             | HostSentence::SpareDropped { drive, .. }
             | HostSentence::MemberGone { drive, .. }
             | HostSentence::SpareGone { drive, .. },
-        ) => drop_words::said_of(cause, drive),
+        ) => words::drop::said_of(cause, drive),
         (Event::NoSpace { error, .. } | Event::SuperblockRefused { error, .. }, _)
-        | (Event::SweepStopped { cause: StopCause::Failed(SweepFault::Io(error)), .. }, _) => io_words::said_of(error),
+        | (Event::SweepStopped { cause: StopCause::Failed(SweepFault::Io(error)), .. }, _) => words::io::said_of(error),
         _ => None,
     }
 }
@@ -777,7 +776,7 @@ pub fn said_event(array: &str, kind: &str, said: impl Into<EventSentence>) -> Ev
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error_words::Cause;
+    use crate::words::error::Cause;
     use stria_array::MemberId;
     use stria_block::{Action, ErrorKind, TroubleKind};
 

@@ -1,8 +1,8 @@
 //! Erasure of drives that are in no array: their signatures, or all of their data by their own means.
 
 use crate::drive_name::refuse_twins;
-use crate::error_words::{ErrorSentence, Told, Words};
-use crate::plan_words::PlanSentence;
+use crate::words::error::{ErrorSentence, Told, Words};
+use crate::words::plan::PlanSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};

@@ -17,14 +17,16 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings plan_values order_sentence result_words warning_values error_words io_words plan_words drop_words refusal_words join_words denial_words drive_words health_words host_words alarm_words warning_words start_words firmware_words event_words
-        api clock log threads event_log mounts udev toml_line atomic_file
-        sockets lane_spec directory free ledger ublk
-        view since tools
-        client drive_name progress order_words matter plain_status status nbd vhost_user
+        settings words::plan_values words::order words::result words::warning_values words::error words::io words::plan words::drop
+        words::refusal words::join words::denial words::drive words::health words::host words::alarm words::warning words::start
+        words::firmware words::event
+        api system::clock log system::threads events::log system::mounts system::udev toml_line system::atomic_file
+        control::sockets lane_spec system::directory service::free ledger fronts::ublk
+        view events::since tools
+        control::client drive_name progress words::request matter status::plain status fronts::nbd fronts::vhost_user
         service::caches service::space service::served service service::commands service::stop service::settings service::firmware service::watchdog
-        signals control event_file monitor
-        wipe cli::common cli::daemon cli::health cli::life cli::token cli config mdadm meant attach ownership foreign
+        signals control::listen control events::file monitor
+        wipe cli::common cli::daemon cli::health cli::life cli::token cli config ownership::mdadm meant fronts::attach ownership ownership::foreign
         routine serve keeper pool
         rest::types rest::drives rest::looks rest::summary rest::page rest::reports rest::users rest::auth rest::accounts
         rest::machine rest::measure rest::takes rest::plans rest::jobs rest::forecast rest::schedules rest::channels

@@ -2,12 +2,12 @@
 
 use crate::api::{AdoptedState, AdoptedView, Done};
 use crate::cli;
-use crate::client::{self, Client};
 use crate::config::edit::Edit;
 use crate::config::{self, Block, Config, Fault, Uuid};
+use crate::control::client::{self, Client};
 use crate::keeper::count_of;
-use crate::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::meant::{chosen, look};
+use crate::ownership::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::ownership::{self, Adopted, Terms};
 use crate::rest::auth::read_tokens;
 use serde_json::json;

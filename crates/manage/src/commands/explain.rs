@@ -1,8 +1,9 @@
 //! `stria explain`: what is wrong, what it means, what to do, and what not to do now.
 
+use crate::cli;
+use crate::control::client;
 use crate::matter::{Matter, MatterKind, Urgency, name_link, not_served, of_array, of_config};
 use crate::monitor::StandingView;
-use crate::{cli, client};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use stria_alarm::Event;

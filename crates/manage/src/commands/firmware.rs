@@ -2,7 +2,7 @@
 
 use crate::api::{Done, FirmwareRequest};
 use crate::cli;
-use crate::client::{self, array_path};
+use crate::control::client::{self, array_path};
 use crate::drive_name::{self, Prefer};
 use hyper::Method;
 use serde_json::json;

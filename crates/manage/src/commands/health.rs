@@ -2,8 +2,8 @@
 
 use crate::api::ArrayView;
 use crate::cli::{Acknowledge, Alarm, AlarmAction, Health};
-use crate::client::{self, Client, SilentServe};
 use crate::config::{self, Config};
+use crate::control::client::{self, Client, SilentServe};
 use crate::monitor::{AcknowledgeRequest, DriveEntry, HealthPage, StandingView, ask};
 use crate::view::all_members;
 use hyper::Method;

@@ -3,8 +3,8 @@
 use super::{adopt, life};
 use crate::cli::{self, Cli, Command};
 use crate::config::{self, Block, Config, Uuid};
-use crate::foreign::{FirmwareMember, Foreign, ForeignArray};
 use crate::meant::{chosen, drives, find_on, look, tree};
+use crate::ownership::foreign::{FirmwareMember, Foreign, ForeignArray};
 use crate::ownership::{self, Terms};
 use crate::serve::serve;
 use clap::FromArgMatches;

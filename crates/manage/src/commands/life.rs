@@ -3,10 +3,11 @@
 use super::adopt::notify_daemon;
 use crate::config::edit::Edit;
 use crate::config::{self, Config, Uuid};
-use crate::mdadm::{keep_away, refuse_unless_it_follows};
+use crate::control::client;
 use crate::meant::{chosen, drives, look, tree};
+use crate::ownership::mdadm::{keep_away, refuse_unless_it_follows};
 use crate::wipe::{self, WipeMeans};
-use crate::{cli, client, drive_name, ownership};
+use crate::{cli, drive_name, ownership};
 use serde_json::json;
 use std::path::Path;
 use stria_block::shell_word;

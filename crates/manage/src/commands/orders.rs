@@ -1,9 +1,9 @@
 //! The commands to the daemon: `start`, `incremental`, `reload`, `events`.
 
 use crate::api::{Done, DriveRequest, EventView, RoutineView, StartRequest};
-use crate::client::{self, Client};
 use crate::config::{self, Config};
-use crate::event_file::stored;
+use crate::control::client::{self, Client};
+use crate::events::file::stored;
 use crate::{cli, drive_name};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use std::fmt::Write as _;

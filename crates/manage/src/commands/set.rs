@@ -2,13 +2,12 @@
 
 use super::adopt::notify_daemon;
 use crate::api::Done;
-use crate::client::{self, array_path};
 use crate::config::{self, Uuid};
+use crate::control::client::{self, array_path};
 use crate::meant::{chosen, look};
-use crate::ownership;
-use crate::plan_words::PlanSentence;
 use crate::settings::{SettingsRequest, WriteMode};
-use crate::{cli, drive_name};
+use crate::words::plan::PlanSentence;
+use crate::{cli, drive_name, ownership};
 use hyper::Method;
 use serde_json::json;
 use stria_block::shell_word;

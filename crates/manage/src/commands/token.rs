@@ -1,11 +1,11 @@
 //! `stria token`: users of the API with a token or a certificate. `stria pam-check`: the password of an account.
 
-use crate::atomic_file::replace;
 use crate::cli::{RoleName, Token, TokenAction};
 use crate::config::edit::Replacement;
 use crate::config::{self, Config};
 use crate::rest::auth::{TokenLine, read_tokens, secret, sha256};
 use crate::rest::types::Role;
+use crate::system::atomic_file::replace;
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

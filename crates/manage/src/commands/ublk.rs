@@ -1,7 +1,7 @@
 //! `stria ublk`: the block devices of this machine that arrays are.
 
 use crate::cli::{Ublk, UblkAction};
-use crate::ublk::notes;
+use crate::fronts::ublk::notes;
 use serde_json::json;
 use stria_block::shown;
 use stria_format::md::uuid_text;

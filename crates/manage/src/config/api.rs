@@ -1,6 +1,6 @@
 //! `[api]` of the configuration.
 
-use crate::directory::{LateGroup, group_or_late};
+use crate::system::directory::{LateGroup, group_or_late};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -236,6 +236,6 @@ impl ApiOptions {
     /// # Errors
     /// The file that cannot be used.
     pub fn check_files(&self) -> Result<(), String> {
-        self.tls_files().map(drop).map_err(|error| format!("[api]: {error}: {}", crate::nbd::no_tls("the API")))
+        self.tls_files().map(drop).map_err(|error| format!("[api]: {error}: {}", crate::fronts::nbd::no_tls("the API")))
     }
 }

@@ -4,10 +4,10 @@
 //! A lock on a file beside it keeps two commands from losing each other's changes.
 
 use super::{Array, Block, Config, Uuid};
-use crate::atomic_file::replace;
-use crate::error_words::{ErrorSentence, Told};
+use crate::fronts::ublk::UblkCopy;
 use crate::settings::WriteMode;
-use crate::ublk::UblkCopy;
+use crate::system::atomic_file::replace;
+use crate::words::error::{ErrorSentence, Told};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};

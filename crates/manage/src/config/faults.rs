@@ -328,7 +328,7 @@ fn absences(config: &Config) -> Vec<Mistake> {
         options.unknown.into_iter().for_each(|text| note(("api", 0, "group"), Err(text)));
     }
     for (index, array) in config.arrays.iter().enumerate() {
-        let found = array.vhost_user_group.as_deref().map(crate::directory::group).transpose().map(drop);
+        let found = array.vhost_user_group.as_deref().map(crate::system::directory::group).transpose().map(drop);
         let named = |error| format!("array \"{}\": vhost-user-group: {error}", array.title());
         note(("array", index, "vhost-user-group"), found.map_err(named));
     }

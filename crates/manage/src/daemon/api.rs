@@ -2,13 +2,13 @@
 
 use crate::api::{ApiError, ApiErrorKind, Done, DriveRequest, StartRequest};
 use crate::control::{Body, Order, answer};
-use crate::directory::user_name;
-use crate::event_words::ServiceSentence;
 use crate::keeper::Keeper;
-use crate::order_words::{acknowledged_of, order_words};
 use crate::routine::Routine;
 use crate::service::Service;
+use crate::system::directory::user_name;
 use crate::view;
+use crate::words::event::ServiceSentence;
+use crate::words::request::{acknowledged_of, order_words};
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};

@@ -2,10 +2,10 @@
 //! restart.
 
 use crate::config::ApiGroup;
-use crate::directory::LateGroup;
 use crate::rest::auth::Guard;
 use crate::rest::let_in;
 use crate::service::Service;
+use crate::system::directory::LateGroup;
 use crate::view;
 use std::fs::Permissions;
 use std::io;

@@ -2,7 +2,7 @@
 //! has.
 
 use crate::config::Nbd;
-use crate::nbd::LateTcp;
+use crate::fronts::nbd::LateTcp;
 use crate::service::Service;
 use std::sync::{Arc, Mutex, PoisonError};
 

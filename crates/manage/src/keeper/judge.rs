@@ -1,7 +1,7 @@
 //! The decision whether an array can start now, should wait for more drives, or cannot start.
 
 use crate::config::Uuid;
-use crate::error_words::{ErrorSentence, Lack, Lacks, Words};
+use crate::words::error::{ErrorSentence, Lack, Lacks, Words};
 use stria_format::md::assemble::{AssembleErrorKind, Assembly};
 use stria_host::{Found, PlannedArray, StaysOut, awaited_slots, stays_out};
 

@@ -4,7 +4,7 @@
 use super::mark::Mark;
 use crate::api::LeftAloneView;
 use crate::config::Uuid;
-use crate::error_words::Words;
+use crate::words::error::Words;
 use std::path::{Path, PathBuf};
 
 /// Such a drive.

@@ -2,12 +2,12 @@
 
 use crate::api::Obstacle;
 use crate::config;
-use crate::directory::{GroupAnswer, begin_group};
-use crate::error_words::{ErrorSentence, Words};
+use crate::fronts::ublk::BlockSpec;
 use crate::lane_spec::LaneSpec;
 use crate::serve::disk_serial;
 use crate::service::Service;
-use crate::ublk::BlockSpec;
+use crate::system::directory::{GroupAnswer, begin_group};
+use crate::words::error::{ErrorSentence, Words};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::Receiver;
 use std::time::Duration;

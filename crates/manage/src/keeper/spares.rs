@@ -7,10 +7,10 @@
 use super::mark::Mark;
 use crate::api::{AddRequest, ArrayView, HealthView, MemberView};
 use crate::config::{Likeness, Spares};
-use crate::error_words::{Cause, ErrorSentence, Words};
-use crate::event_words::{Ends, EventSentence, ServiceSentence};
 use crate::service::Service;
 use crate::view;
+use crate::words::error::{Cause, ErrorSentence, Words};
+use crate::words::event::{Ends, EventSentence, ServiceSentence};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;

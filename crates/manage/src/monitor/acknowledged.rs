@@ -1,9 +1,9 @@
 //! The file of acknowledged alarms: a restart of the daemon knows them. `serve` has no folder, and forgets them at its end.
 
 use super::{Condition, Tracker};
-use crate::alarm_words::AlarmSentence;
-use crate::atomic_file::replace;
-use crate::mounts::{Source, awaited};
+use crate::system::atomic_file::replace;
+use crate::system::mounts::{Source, awaited};
+use crate::words::alarm::AlarmSentence;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder};
 use std::io;

@@ -3,7 +3,7 @@
 //! A drive may hang when it is asked, so each is asked on a thread of its own, and the board shows what was read last.
 
 use crate::api::ArrayView;
-use crate::clock::now_s;
+use crate::system::clock::now_s;
 use crate::view::all_members;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

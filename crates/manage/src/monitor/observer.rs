@@ -2,11 +2,11 @@
 //! has seen.
 
 use super::board::DriveEntry;
-use crate::alarm_words::{AlarmSentence as Say, Findings, Lasting, Slow, StateThen};
 use crate::api::{AdoptedView, ArrayView, EventView, HealthView, MemberView};
-use crate::error_words::Detail;
-use crate::event_words::EventSentence;
 use crate::view::{all_members, found_mismatch, is_lost, is_unseen, last_drives, tree, was_replaced};
+use crate::words::alarm::{AlarmSentence as Say, Findings, Lasting, Slow, StateThen};
+use crate::words::error::Detail;
+use crate::words::event::EventSentence;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use stria_alarm::{AlarmConfig, Event};
@@ -806,7 +806,7 @@ mod tests {
         let mut observer = Observer::new(&AlarmConfig::default());
         look(&mut observer, &array(WELL));
         let mut replaced = array(&[("a", "in sync"), ("b", "failed"), ("c", "in sync"), ("s", "in sync")]);
-        replaced.parts.members[1].failure_said = Some(crate::error_words::ErrorSentence::ReplacedByAnother {});
+        replaced.parts.members[1].failure_said = Some(crate::words::error::ErrorSentence::ReplacedByAnother {});
         assert_eq!(look(&mut observer, &replaced).0, [""; 0]);
         let mut observer = Observer::new(&AlarmConfig::default());
         look(&mut observer, &array(WELL));

@@ -8,7 +8,7 @@ use super::auth::{Begun, Guard, Peer};
 use super::users::Users;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::{ApiOptions, SystemAccounts};
-use crate::error_words::ErrorSentence;
+use crate::words::error::ErrorSentence;
 use nix::unistd::User;
 use std::io;
 use std::process::Stdio;

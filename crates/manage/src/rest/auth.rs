@@ -14,9 +14,9 @@
 use super::types::{Role, Via, Who};
 use super::users::{Users, user_name};
 use crate::api::{ApiError, ApiErrorKind};
-use crate::clock::now_ms;
 use crate::config::{ApiGroup, ApiOptions, SystemAccounts};
-use crate::error_words::ErrorSentence;
+use crate::system::clock::now_ms;
+use crate::words::error::ErrorSentence;
 use nix::unistd::{Gid, Group, User};
 use ring::digest::{Context, SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};

@@ -5,7 +5,7 @@ use super::machine::Machine;
 use super::types::Message;
 use crate::api::{ApiError, ApiErrorKind};
 use crate::config::edit::Edit;
-use crate::error_words::{ErrorSentence, Told};
+use crate::words::error::{ErrorSentence, Told};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

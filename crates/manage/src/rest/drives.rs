@@ -5,12 +5,12 @@
 
 use super::types::{ArrayEntry, DriveMembership, DrivePage, FirmwareVolume};
 use crate::api::MemberView;
-use crate::error_words::Words;
-use crate::firmware_words::of_firmware;
 use crate::keeper::is_mapped;
 use crate::monitor::DriveEntry;
-use crate::mounts::{mounted, users};
+use crate::system::mounts::{mounted, users};
 use crate::view::all_members;
+use crate::words::error::Words;
+use crate::words::firmware::of_firmware;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use stria_drive::DriveKind;

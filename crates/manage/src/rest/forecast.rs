@@ -7,7 +7,7 @@
 use super::drives;
 use super::machine::Machine;
 use crate::api::{ApiError, ApiErrorKind};
-use crate::error_words::ErrorSentence;
+use crate::words::error::ErrorSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -9,22 +9,22 @@ use crate::api::{
     AddRequest, ApiError, ApiErrorKind, ArrayView, Done, EventView, FirmwareRequest, ReplaceRequest, ScrubRequest, SpeedRequest,
     TrimRequest,
 };
-use crate::atomic_file::replace;
-use crate::clock::now_ms;
 use crate::config::edit::Edit;
 use crate::config::{Block, Uuid};
-use crate::error_words::{ErrorSentence, Told};
-use crate::event_words::{Ends, EventSentence, ServiceSentence, told};
-use crate::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::meant::{self, cannot_be_read_back, chosen, look};
-use crate::mounts::{Source, awaited};
+use crate::ownership::mdadm::{keep_away, refuse_unless_it_follows, refuse_unwritable};
 use crate::ownership::{self, Adopted, Terms};
 use crate::pool::{self, Changed};
 use crate::progress::{Quiet, has_targets, is_given_up, redundant_count, running};
-use crate::result_words::ResultSentence;
 use crate::settings::SettingsRequest;
+use crate::system::atomic_file::replace;
+use crate::system::clock::now_ms;
+use crate::system::mounts::{Source, awaited};
 use crate::view::{self, cut};
 use crate::wipe::{self, WipeMeans};
+use crate::words::error::{ErrorSentence, Told};
+use crate::words::event::{Ends, EventSentence, ServiceSentence, told};
+use crate::words::result::ResultSentence;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -807,7 +807,7 @@ mod tests {
     #[test]
     fn a_plan_permits_to_overwrite_only_what_it_says_is_lost() {
         let plan = |loses: &[&str]| {
-            let title = crate::plan_words::PlanSentence::AddDrive { drive: "/dev/a".into(), array: "a".into() };
+            let title = crate::words::plan::PlanSentence::AddDrive { drive: "/dev/a".into(), array: "a".into() };
             let said = json!({"title": title, "loses": [], "warnings": []});
             let plan = json!({"action": {"action": "add", "array": "a", "drive": "/dev/a"}, "title": "", "writes": [], "writes_nothing": false,
                 "loses": loses, "warnings": [], "said": said, "forecast": null, "role": "operate", "confirm": null});

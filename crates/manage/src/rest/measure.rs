@@ -6,9 +6,9 @@
 use super::looks::tasks;
 use super::machine::Machine;
 use crate::api::{ApiError, ApiErrorKind, ArrayView, MemberView};
-use crate::clock::now_ms;
-use crate::error_words::{ErrorSentence, Words};
+use crate::system::clock::now_ms;
 use crate::view::all_members;
+use crate::words::error::{ErrorSentence, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;

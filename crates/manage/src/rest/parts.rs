@@ -9,9 +9,9 @@ use super::measure::Measurements;
 use super::plans::Plans;
 use super::types::{ArrayEntry, State, Summary};
 use super::{drives, summary};
-use crate::clock::now_ms;
 use crate::config::ApiOptions;
 use crate::monitor::StandingView;
+use crate::system::clock::now_ms;
 use std::sync::Arc;
 use stria_alarm::Event;
 

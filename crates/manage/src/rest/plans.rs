@@ -12,17 +12,18 @@ use super::types::{
     WriteWords,
 };
 use crate::api::{ApiError, ApiErrorKind, ArrayView, FirmwareActivation, FirmwareRequest, HealthView, MemberView};
-use crate::clock::now_ms;
 use crate::config::Uuid;
 use crate::drive_name::{are_one, refuse_twins};
-use crate::error_words::{ErrorSentence, Words};
 use crate::meant::{self, chosen};
-use crate::plan_words::{DriveKind, Failures, PlanSentence as Say, Size, Slots};
+use crate::ownership::foreign;
 use crate::service::firmware::{Update, check_update};
 use crate::settings::{SettingsRequest, WriteMode};
+use crate::system::clock::now_ms;
 use crate::view::{Doubt, all_members, cannot_name_the_wrong_member, does_not_use, found_mismatch, tree, unanswered_ms};
 use crate::wipe::{self, WipeMeans};
-use crate::{foreign, ownership, pool};
+use crate::words::error::{ErrorSentence, Words};
+use crate::words::plan::{DriveKind, Failures, PlanSentence as Say, Size, Slots};
+use crate::{ownership, pool};
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Pages that the laboratory and the planner have made, and that were copied into a folder of the daemon to be shown.
 
 use crate::api::{ApiError, ApiErrorKind};
-use crate::error_words::ErrorSentence;
+use crate::words::error::ErrorSentence;
 use axum::body::Body;
 use axum::http::{Response, header};
 use axum::response::IntoResponse;

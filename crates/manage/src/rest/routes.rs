@@ -13,14 +13,14 @@ use super::types::{
 };
 use super::{drives, jobs, measure, reports};
 use crate::api::{ApiError, ApiErrorKind, ArrayView, EventView, RoutineView};
-use crate::clock::now_ms;
 use crate::config::{Config, edit};
-use crate::error_words::ErrorSentence;
-use crate::event_file::stored;
-use crate::foreign::Foreign;
+use crate::events::file::stored;
 use crate::keeper::{count_of, look_at_pool, offers};
 use crate::monitor::{AcknowledgeRequest, StandingView};
+use crate::ownership::foreign::Foreign;
 use crate::pool;
+use crate::system::clock::now_ms;
+use crate::words::error::ErrorSentence;
 use axum::http::Method;
 use schemars::JsonSchema;
 use serde::Deserialize;

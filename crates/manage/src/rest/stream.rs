@@ -7,7 +7,7 @@ use super::auth::{Caller, Peer, Shown};
 use super::parts::Rest;
 use super::reading::Held;
 use crate::api::EventView;
-use crate::clock::now_ms;
+use crate::system::clock::now_ms;
 use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::{Stream, unfold};

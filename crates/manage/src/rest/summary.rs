@@ -2,13 +2,13 @@
 
 use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, ArrayView, EventView, HealthView, Obstacle};
-use crate::event_words::EventSentence;
+use crate::events::since::first_loss;
 use crate::matter::{
     Matter, MatterKind, RANK_LAST, RANK_LOST, ReasonSentence, can_lose, ended_early, name_link, not_served, of_array, of_config,
 };
 use crate::monitor::StandingView;
-use crate::since::first_loss;
 use crate::view::{all_members, is_redundant_itself};
+use crate::words::event::EventSentence;
 use std::path::PathBuf;
 use stria_alarm::{Acknowledgement, Event, Severity};
 use stria_host::HostSentence;

@@ -3,7 +3,7 @@
 
 use super::auth::read_tokens;
 use crate::config::{self, ApiOptions};
-use crate::nbd::no_tls;
+use crate::fronts::nbd::no_tls;
 use crate::service::Service;
 use crate::view;
 use std::net::{SocketAddr, TcpListener};

@@ -2,16 +2,16 @@
 
 use crate::api::{AdoptedState, AdoptedView, ArrayView, EventView, FirmwareActivation, LatencyBound, Obstacle};
 use crate::config::{Fault, Likeness};
-use crate::error_words::ErrorSentence;
-use crate::event_words::{EventSentence, told};
 use crate::keeper::PoolOffer;
 pub use crate::matter::Urgency;
 use crate::matter::{MatterKind, ReasonSentence};
 use crate::monitor::StandingView;
-use crate::plan_words::PlanSentence;
 use crate::pool::PoolDrive;
 use crate::settings::WriteMode;
 use crate::wipe::WipeMeans;
+use crate::words::error::ErrorSentence;
+use crate::words::event::{EventSentence, told};
+use crate::words::plan::PlanSentence;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 //! holds for a minute, and the number of waiting questions is bounded.
 
 use crate::api::{ApiError, ApiErrorKind};
-use crate::directory::Directory;
+use crate::system::directory::Directory;
 use nix::unistd::{Uid, User, getgrouplist};
 use std::collections::HashMap;
 use std::ffi::CString;

@@ -4,10 +4,10 @@
 //! So a cache is not switched on under an array that counts on there being none, but only while the array is stopped. If another
 //! program or a reset switches one on, it is switched off again.
 
-use crate::error_words::{ErrorSentence, Words};
-use crate::free::check_free;
+use crate::service::free::check_free;
 use crate::settings::WriteMode;
-use crate::warning_words::WarningSentence;
+use crate::words::error::{ErrorSentence, Words};
+use crate::words::warning::WarningSentence;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -176,7 +176,7 @@ pub fn set_caches(drives: &[PathBuf], on: bool) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error_words::Cause;
+    use crate::words::error::Cause;
     use std::cell::RefCell;
 
     /// A reset of the controller once ended the setting, and the status went on to say "off, as set".

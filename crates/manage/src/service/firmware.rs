@@ -2,11 +2,11 @@
 
 use super::{Served, Service};
 use crate::api::{AddRequest, ApiError, ApiErrorKind, ArrayView, Done, FirmwareActivation, FirmwareRequest, MemberView};
-use crate::error_words::{Cause, Causes, ErrorSentence, ErrorSentence as Say, Words};
-use crate::mounts::{mounted, users};
 use crate::progress::running;
-use crate::result_words::ResultSentence;
+use crate::system::mounts::{mounted, users};
 use crate::view::{self, all_members, does_not_use};
+use crate::words::error::{Cause, Causes, ErrorSentence, ErrorSentence as Say, Words};
+use crate::words::result::ResultSentence;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read};

@@ -3,9 +3,9 @@
 use super::caches::{Caches, Held};
 use super::space::Space;
 use crate::api::{ApiError, ApiErrorKind, ArrayView, LatencyBound, SpeedRequest};
-use crate::error_words::ErrorSentence;
 use crate::lane_spec::{LaneSpec, Near};
-use crate::plan_words::Size;
+use crate::words::error::ErrorSentence;
+use crate::words::plan::Size;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

@@ -3,9 +3,9 @@
 use super::served::lock;
 use super::{LOOK_AGAIN, Served, Service};
 use crate::api::{ApiError, ApiErrorKind, Done};
-use crate::error_words::ErrorSentence;
-use crate::event_words::ServiceSentence;
 use crate::view;
+use crate::words::error::ErrorSentence;
+use crate::words::event::ServiceSentence;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
