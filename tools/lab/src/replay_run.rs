@@ -340,8 +340,7 @@ fn through_fio(
     let job = Job { places: &places, span_bytes: size_bytes, offset_bytes: 0, work, seed: 0, logs: None };
     let stretch = if let Pace::Open { stretch } = request.options.pace { stretch.max(1e-9) } else { 1.0 };
     let mut tick = |at: std::time::Duration| tell(Reached { requests: 0, trace_seconds: at.as_secs_f64() / stretch });
-    let start = |fio: &mut std::process::Command| held.shared_with(|| fio.spawn());
-    let beside = Beside { hosts: &[], stop, start: &start, running: &|_| {} };
+    let beside = Beside { hosts: &[], stop, start: &|fio| held.spawn(fio), running: &|_| {} };
     let measured = fio.run(&job, folder, &format!("{index:05}"), &beside, &mut tick);
     let _ = fs::remove_file(&log);
     let one = measured?.swap_remove(0);

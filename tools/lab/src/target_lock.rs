@@ -22,6 +22,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 /// The kernel may release the locks of a killed process a moment after its end, and a program that another thread starts holds
@@ -178,11 +179,11 @@ impl Held {
     }
 
     /// Starts a program that also holds the locks, until it ends.
-    pub(crate) fn shared_with<T>(&self, start: impl FnOnce() -> std::io::Result<T>) -> std::io::Result<T> {
+    pub(crate) fn spawn(&self, program: &mut Command) -> std::io::Result<Child> {
         let locks: Vec<BorrowedFd<'_>> =
             self.files.values().map(AsFd::as_fd).chain(self.names.values().map(AsFd::as_fd)).collect();
         locks.iter().try_for_each(|lock| fcntl_setfd(lock, FdFlags::empty()))?;
-        let started = start();
+        let started = program.spawn();
         // What another thread starts meanwhile ends soon: it asks for the state of a drive.
         locks.iter().try_for_each(|lock| fcntl_setfd(lock, FdFlags::CLOEXEC))?;
         started
@@ -242,9 +243,8 @@ mod tests {
         let places = [Place::Path(file.path().into()), Place::new("nbd://host/x")];
         let mut held = Held::default();
         places.iter().for_each(|place| held.take(place, &[], true).expect("free"));
-        let start = |seconds: &str| std::process::Command::new("sleep").arg(seconds).spawn();
-        let mut heir = held.shared_with(|| start("600")).expect("it starts");
-        let mut other = start("600").expect("it starts");
+        let mut heir = held.spawn(Command::new("sleep").arg("600")).expect("it starts");
+        let mut other = Command::new("sleep").arg("600").spawn().expect("it starts");
         drop(held);
         for place in &places {
             let words = Held::default().take(place, &[], true).expect_err("taken");

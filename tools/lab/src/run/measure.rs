@@ -105,8 +105,8 @@ impl Runner<'_> {
         let others = Others::since_now(places);
         let began = Instant::now();
         let running = |pid| self.own.record_fio(pid);
-        let start = |fio: &mut std::process::Command| self.held.shared_with(|| fio.spawn());
-        let beside = Beside { hosts: &self.request.hosts, stop: self.stop, start: &start, running: &running };
+        let beside =
+            Beside { hosts: &self.request.hosts, stop: self.stop, start: &|fio| self.held.spawn(fio), running: &running };
         let mut measured = self.fio.run(&job, &folder, &format!("{index:05}"), &beside, &mut tick)?;
         // The sweep may have ended since the last look.
         let sweeps = sweeps && (during.is_none() || acted.is_some());

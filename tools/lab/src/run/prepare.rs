@@ -31,8 +31,7 @@ impl Runner<'_> {
         let (export_bytes, scale) = (target.info.size_bytes, &self.scale);
         let measured_bytes = target.info.offset_bytes.saturating_add(target.info.span_bytes);
         let running = |pid| self.own.record_fio(pid);
-        let start = |fio: &mut std::process::Command| self.held.shared_with(|| fio.spawn());
-        let beside = Beside { hosts: &[], stop, start: &start, running: &running };
+        let beside = Beside { hosts: &[], stop, start: &|fio| self.held.spawn(fio), running: &running };
         let mut overwrite = |place: &Place| {
             // The target's span is no part of a drive below an array.
             let bytes = match place {
@@ -69,8 +68,7 @@ impl Runner<'_> {
         let work = Work::Fill { fills: 1.0, block_bytes: 1 << 20, pattern: Pattern::Sequential, zeros: false };
         let job = crate::fio::Job { places: &target.places, span_bytes, offset_bytes, work, seed: 0, logs: None };
         let running = |pid| self.own.record_fio(pid);
-        let start = |fio: &mut std::process::Command| self.held.shared_with(|| fio.spawn());
-        let beside = Beside { hosts: &[], stop: self.stop, start: &start, running: &running };
+        let beside = Beside { hosts: &[], stop: self.stop, start: &|fio| self.held.spawn(fio), running: &running };
         whole(self.fio.run(&job, self.writer.folder(), "fill", &beside, &mut |_| {}))?;
         target.is_lost = false;
         let words = format!("{} was filled once: a new file has no blocks to read", target.info.name);
@@ -154,8 +152,12 @@ impl Runner<'_> {
                         let job =
                             crate::fio::Job { places: &places, span_bytes, offset_bytes, work: Work::Trim, seed: 0, logs: None };
                         let running = |pid| self.own.record_fio(pid);
-                        let start = |fio: &mut std::process::Command| self.held.shared_with(|| fio.spawn());
-                        let beside = Beside { hosts: &self.request.hosts, stop: self.stop, start: &start, running: &running };
+                        let beside = Beside {
+                            hosts: &self.request.hosts,
+                            stop: self.stop,
+                            start: &|fio| self.held.spawn(fio),
+                            running: &running,
+                        };
                         match whole(self.fio.run(&job, self.writer.folder(), "trim", &beside, &mut |_| {})) {
                             Ok(()) => {}
                             Err(FioError::Interrupted) => return Err(Broken::Interrupted),
