@@ -127,6 +127,16 @@ impl Level {
         }
     }
 
+    /// The space for data of so many members of one size, in members: a fraction if the copies do not divide them.
+    pub fn data_members(self, layout: Layout, member_count: usize) -> f64 {
+        let copies = match (self, layout) {
+            (Level::Raid1, _) => member_count,
+            (_, Layout::Copies(copies)) => copies.count(),
+            (_, Layout::Plain | Layout::Zones(_) | Layout::Parity(_)) => 1,
+        };
+        (member_count as f64 - self.parity_count() as f64) / copies as f64
+    }
+
     /// Whether the level keeps data when a member is lost.
     pub fn is_redundant(self) -> bool {
         self.family() != Family::Striped

@@ -28,6 +28,17 @@ pub enum ArrayLevel {
     Striped(Level),
 }
 
+impl ArrayLevel {
+    /// The space for data of so many drives of one size, in drives. `span_count`: the spans of a striped level.
+    pub fn data_drives(self, drive_count: usize, span_count: usize) -> f64 {
+        let of = |level: Level, count: usize| level.data_members(level.default_layout(), count);
+        match self {
+            Self::Single(level) => of(level, drive_count),
+            Self::Striped(level) => span_count as f64 * of(level, drive_count / span_count.max(1)),
+        }
+    }
+}
+
 impl FromStr for ArrayLevel {
     type Err = String;
     fn from_str(name: &str) -> Result<Self, String> {

@@ -21,6 +21,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use stria_host::ArrayLevel;
 use stria_plan::subject::SubjectSpec;
 
 /// Size of a file that is made when none is given.
@@ -334,17 +335,8 @@ impl TargetSpec {
         if !possible(level, count, spans.unwrap_or(2)) {
             return Err(TargetError::Usage(format!("there is no RAID {level} of {count} drives: {}", counts(level))));
         }
-        let n = u64::from(count);
-        let spans_count = u64::from(spans.unwrap_or(2));
-        let data_drives = match level {
-            "1" => 1,
-            "4" | "5" => n - 1,
-            "6" => n - 2,
-            "10" => n / 2,
-            "50" => n - spans_count,
-            "60" => n - 2 * spans_count,
-            _ => n,
-        };
+        let of_host: ArrayLevel = level.parse().map_err(TargetError::Usage)?;
+        let data_drives = of_host.data_drives(count as usize, spans.unwrap_or(2) as usize) as u64;
         Ok(Self {
             name,
             spec,

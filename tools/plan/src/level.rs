@@ -77,13 +77,18 @@ impl Level {
 
     /// Members that hold data and not redundancy, of an array that is modelled; of RAID 10 over an odd count the whole ones.
     pub fn data_members(self, members: usize) -> usize {
-        (members - self.spans() * self.parities()) / self.copies(members)
+        self.space(members) as usize
     }
 
     /// The share of the members' space that data take, of any array that Stria makes.
     pub fn data_share(self, members: usize) -> f64 {
-        let parities = (self.spans() * self.parities()) as f64;
-        (1.0 - parities / members as f64) / self.copies(members) as f64
+        self.space(members) / members as f64
+    }
+
+    /// The space for data, in members.
+    fn space(self, members: usize) -> f64 {
+        let (level, spans) = (self.in_engine(), self.spans());
+        spans as f64 * level.data_members(level.default_layout(), members / spans.max(1))
     }
 
     /// The engine's level: that of each span, and RAID 0 for a single drive.

@@ -188,3 +188,21 @@ fn footprint_holds_all_that_array_sectors_are_made_of_and_no_more() {
         }
     }
 }
+
+/// Goal: the space that is told before an array exists is the space that it has.
+#[test]
+fn the_data_members_of_a_level_are_the_space_of_its_geometry() {
+    let layouts = |names: &[&str]| names.iter().map(|name| Level::Raid10.parse_layout(name).expect("known")).collect();
+    for level in [Level::Linear, Level::Raid0, Level::Raid1, Level::Raid4, Level::Raid5, Level::Raid6, Level::Raid10] {
+        let layouts: Vec<Layout> = match level {
+            Level::Raid10 => layouts(&["n2", "n3", "f2", "o3"]),
+            _ => vec![level.default_layout()],
+        };
+        for (layout, count) in layouts.into_iter().flat_map(|layout| (4..9).map(move |count| (layout, count))) {
+            let each = 8 * 1200;
+            let geometry = Geometry::new(level, layout, 8, &vec![each; count]).expect("good");
+            let (told, had) = (level.data_members(layout, count) * each as f64, geometry.capacity_sectors() as f64);
+            assert!(had <= told && told - had < 8.0 * count as f64, "{level} {layout} of {count}: {told} told, {had} had");
+        }
+    }
+}

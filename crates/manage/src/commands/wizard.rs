@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use stria_block::shell_word;
 use stria_drive::DriveInfo;
 use stria_format::md::SuperblockError;
-use stria_host::{block_devices, default_strip_sectors, examine};
+use stria_host::{ArrayLevel, block_devices, default_strip_sectors, examine};
 use stria_terminal::output::{can_ask, confirm, paragraphs, print, table};
 use stria_terminal::{Failure, absolute, size};
 
@@ -85,14 +85,8 @@ const PURPOSES: [Purpose; 7] = [
 impl Purpose {
     /// How many drives' worth of data `count` drives hold.
     fn data_drives(&self, count: usize) -> f64 {
-        match self.level {
-            "6" => count as f64 - 2.0,
-            "10" => count as f64 / 2.0,
-            "5" => count as f64 - 1.0,
-            "1" => 1.0,
-            "60" => count as f64 - 4.0,
-            _ => count as f64,
-        }
+        let level: ArrayLevel = self.level.parse().expect("every purpose has a level");
+        level.data_drives(count, 2)
     }
 
     fn has_strips(&self) -> bool {
@@ -299,6 +293,17 @@ mod tests {
             assert!(purpose.drives_min == 1 || purpose.objection(purpose.drives_min - 1).is_some(), "{}", purpose.level);
             assert!(purpose.data_drives(purpose.drives_min) >= 1.0, "{}", purpose.level);
         }
+    }
+
+    #[test]
+    fn the_space_of_a_purpose_is_what_its_words_say() {
+        let space = |level: &str, count: usize| {
+            PURPOSES.iter().find(|purpose| purpose.level == level).map(|purpose| purpose.data_drives(count))
+        };
+        for (level, space_of_eight) in [("6", 6.0), ("10", 4.0), ("5", 7.0), ("1", 1.0), ("60", 4.0), ("0", 8.0), ("jbod", 8.0)] {
+            assert_eq!(space(level, 8), Some(space_of_eight), "{level}");
+        }
+        assert_eq!(space("10", 5), Some(2.5));
     }
 
     #[test]
