@@ -6,6 +6,7 @@
 
 mod ddf;
 mod imsm;
+mod reader;
 
 use crate::md::badblocks::BadBlockLog;
 use crate::md::examine::{layout_name, level_name};

@@ -6,6 +6,7 @@
 //!
 //! Source: *Common RAID Disk Data Format Specification*, SNIA, and `super-ddf.c` of mdadm.
 
+use super::reader::{Order, Reader};
 use super::{FirmwareDrive, FirmwareError, Format, Slot, Unserved, Volume, sectors, text};
 use crate::md::badblocks::BadBlockLog;
 use crate::md::superblock::ROLES_MAX;
@@ -38,16 +39,16 @@ const NAMES: usize = 512;
 pub(super) fn volumes(drive: &FirmwareDrive, read: &mut Read) -> Result<Option<Vec<Volume>>, FirmwareError> {
     let Some(last) = drive.size_sectors.checked_sub(1) else { return Ok(None) };
     let anchor = sectors(drive, last, 1, read)?;
-    if Part(&anchor).u32(0)? != HEADER {
+    if part(&anchor).u32(0)? != HEADER {
         return Ok(None);
     }
-    let anchor = Part(&anchor).checked(HEADER)?;
+    let anchor = checked(part(&anchor), HEADER)?;
     let mut headers = Vec::new();
     for (kind, place) in [(1, 96), (2, 104)] {
         let start = anchor.u64(place)?;
         let Ok(bytes) = sectors(drive, start, 1, read) else { continue };
-        let header = Part(&bytes);
-        if header.checked(HEADER).is_ok() && header.u8(112)? == kind && header.get(8, 24)? == anchor.get(8, 24)? {
+        let header = part(&bytes);
+        if checked(header, HEADER).is_ok() && header.u8(112)? == kind && header.get(8, 24)? == anchor.get(8, 24)? {
             let (is_closed, updates) = (header.u8(48)? == 0, header.u32(40)?);
             headers.push(((updates, is_closed), start, bytes));
         }
@@ -56,7 +57,7 @@ pub(super) fn volumes(drive: &FirmwareDrive, read: &mut Read) -> Result<Option<V
     headers.sort_by_key(|(age, start, _)| (std::cmp::Reverse(*age), *start));
     let mut first = None;
     for ((updates, _), start, header) in &headers {
-        match of_header(drive, *updates, *start, &Part(header), read) {
+        match of_header(drive, *updates, *start, &part(header), read) {
             Ok(volumes) => return Ok(Some(volumes)),
             Err(error) => first = first.or(Some(error)),
         }
@@ -68,50 +69,28 @@ fn damaged(what: String) -> FirmwareError {
     FirmwareError::Damaged(NAME, what)
 }
 
-/// A part of the metadata, and reads from it that may fail.
-#[derive(Clone, Copy)]
-struct Part<'a>(&'a [u8]);
+/// A part of the metadata.
+fn part(bytes: &[u8]) -> Reader<'_> {
+    Reader::new(bytes, NAME, Order::Big, "a part ends")
+}
 
-impl<'a> Part<'a> {
-    fn get(&self, at: usize, length: usize) -> Result<&'a [u8], FirmwareError> {
-        let bytes = at.checked_add(length).and_then(|end| self.0.get(at..end));
-        bytes.ok_or_else(|| damaged(format!("a part ends before byte {at}")))
+/// The same, if its mark and its checksum are right.
+fn checked<'a>(part: Reader<'a>, mark: u32) -> Result<Reader<'a>, FirmwareError> {
+    let (found, stored) = (part.u32(0)?, part.u32(4)?);
+    // The CRC-32 that begins with zero and is not inverted. Four bytes of ones bring the usual one to zero.
+    let mut bytes = [&[0xff; 4], part.bytes].concat();
+    bytes[8..12].fill(0xff);
+    let expected = !crc_fast::crc32_iso_hdlc(&bytes);
+    match (found == mark, stored == expected) {
+        (true, true) => Ok(part),
+        (false, _) => Err(damaged(format!("a part has the mark 0x{found:08x} instead of 0x{mark:08x}"))),
+        _ => Err(damaged(format!("checksum 0x{stored:08x} of the part 0x{mark:08x}, expected 0x{expected:08x}"))),
     }
+}
 
-    fn u8(&self, at: usize) -> Result<u8, FirmwareError> {
-        Ok(self.get(at, 1)?[0])
-    }
-
-    fn u16(&self, at: usize) -> Result<u16, FirmwareError> {
-        Ok(u16::from_be_bytes(self.get(at, 2)?.try_into().expect("two bytes")))
-    }
-
-    fn u32(&self, at: usize) -> Result<u32, FirmwareError> {
-        Ok(u32::from_be_bytes(self.get(at, 4)?.try_into().expect("four bytes")))
-    }
-
-    fn u64(&self, at: usize) -> Result<u64, FirmwareError> {
-        Ok(u64::from_be_bytes(self.get(at, 8)?.try_into().expect("eight bytes")))
-    }
-
-    /// The same, if its mark and its checksum are right.
-    fn checked(self, mark: u32) -> Result<Self, FirmwareError> {
-        let (found, stored) = (self.u32(0)?, self.u32(4)?);
-        // The CRC-32 that begins with zero and is not inverted. Four bytes of ones bring the usual one to zero.
-        let mut bytes = [&[0xff; 4], self.0].concat();
-        bytes[8..12].fill(0xff);
-        let expected = !crc_fast::crc32_iso_hdlc(&bytes);
-        match (found == mark, stored == expected) {
-            (true, true) => Ok(self),
-            (false, _) => Err(damaged(format!("a part has the mark 0x{found:08x} instead of 0x{mark:08x}"))),
-            _ => Err(damaged(format!("checksum 0x{stored:08x} of the part 0x{mark:08x}, expected 0x{expected:08x}"))),
-        }
-    }
-
-    /// The entries of a list.
-    fn entries(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
-        self.0.chunks_exact(ENTRY_BYTES).skip(1).map(Part)
-    }
+/// The entries of a list.
+fn entries<'a>(list: Reader<'a>) -> impl Iterator<Item = Reader<'a>> + use<'a> {
+    list.bytes.chunks_exact(ENTRY_BYTES).skip(1).map(part)
 }
 
 /// The volumes of one of the two headers, at `start`.
@@ -119,7 +98,7 @@ fn of_header(
     drive: &FirmwareDrive,
     updates: u32,
     start: u64,
-    header: &Part,
+    header: &Reader,
     read: &mut Read,
 ) -> Result<Vec<Volume>, FirmwareError> {
     let mut section = |place: usize| {
@@ -130,18 +109,17 @@ fn of_header(
         sectors(drive, start.saturating_add(offset.into()), length.into(), read)
     };
     let (drives, volumes, configs, own) = (section(200)?, section(208)?, section(216)?, section(224)?);
-    let (drives, volumes) = (Part(&drives).checked(DRIVES)?, Part(&volumes).checked(VOLUMES)?);
-    let own = Part(own.get(..512).unwrap_or(&[])).checked(OWN)?;
+    let (drives, volumes) = (checked(part(&drives), DRIVES)?, checked(part(&volumes), VOLUMES)?);
+    let own = checked(part(own.get(..512).unwrap_or(&[])), OWN)?;
     let record_bytes = 512 * usize::from(header.u16(134)?).max(1);
     let names_max = usize::from(header.u16(136)?);
     let mut found = Vec::new();
-    for record in configs.chunks_exact(record_bytes).map(Part) {
+    for record in configs.chunks_exact(record_bytes).map(part) {
         if record.u32(0)? != CONFIG {
             continue;
         }
-        let record = record.checked(CONFIG)?;
-        let (number, entry) = volumes
-            .entries()
+        let record = checked(record, CONFIG)?;
+        let (number, entry) = entries(volumes)
             .enumerate()
             .find(|(_, entry)| entry.get(0, 24).ok() == record.get(8, 24).ok())
             .ok_or_else(|| damaged("they describe a volume that they do not list".into()))?;
@@ -152,11 +130,11 @@ fn of_header(
 
 /// The volume of a record; `None`: the drive is not in it.
 fn volume(
-    record: &Part,
-    entry: &Part,
+    record: &Reader,
+    entry: &Reader,
     number: usize,
     names_max: usize,
-    (drives, own): (&Part, &Part),
+    (drives, own): (&Reader, &Reader),
     updates: u32,
 ) -> Result<Option<Volume>, FirmwareError> {
     let name = text(entry.get(48, 16)?);
@@ -192,7 +170,7 @@ fn volume(
             break;
         }
         let at = span * members + index;
-        let known = drives.entries().find(|known| known.u32(24).is_ok_and(|refnum| refnum == named));
+        let known = entries(*drives).find(|known| known.u32(24).is_ok_and(|refnum| refnum == named));
         let status = known.map_or(Ok(0), |known| known.u16(30))?;
         *slots.get_mut(at).ok_or_else(|| damaged(format!("volume \"{name}\" has a span {span} of {spans}")))? =
             match status & (ONLINE | FAILED | REBUILDS) {
@@ -231,7 +209,7 @@ fn volume(
 }
 
 /// md's numbers for the levels of a record; `None`: md has none.
-fn shape(record: &Part, members: usize, spans: usize) -> Result<Option<(i32, u32)>, FirmwareError> {
+fn shape(record: &Reader, members: usize, spans: usize) -> Result<Option<(i32, u32)>, FirmwareError> {
     let (level, qualifier, above) = (record.u8(67)?, record.u8(68)?, record.u8(71)?);
     if spans > 1 {
         // A stripe over mirrors, or mirrors one after the other that controllers stripe all the same.

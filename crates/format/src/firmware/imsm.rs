@@ -6,9 +6,12 @@
 //!
 //! Source: `super-intel.c` of mdadm (`struct imsm_super`, `imsm_disk`, `imsm_dev`, `imsm_vol`, `imsm_map`, `bbm_log`).
 
+use super::reader::{Order, Reader};
 use super::{FirmwareDrive, FirmwareError, Format, Slot, Unserved, Volume, sectors, text};
 use crate::md::badblocks::BadBlockLog;
+use crate::md::numbers_of;
 use crate::read::Read;
+use stria_array::{Layout, Level, ParityLayout};
 
 pub(super) const NAME: &str = "IMSM";
 const SIGNATURE: &[u8] = b"Intel Raid ISM Cfg Sig. ";
@@ -45,7 +48,7 @@ pub(super) fn volumes(drive: &FirmwareDrive, read: &mut Read) -> Result<Option<V
         if !bytes.starts_with(SIGNATURE) {
             continue;
         }
-        let length = Block(&bytes).u32(0x24)? as usize;
+        let length = block(&bytes).u32(0x24)? as usize;
         if !(DISKS..=BYTES_MAX).contains(&length) {
             return Err(damaged(format!("they are {length} bytes long")));
         }
@@ -54,8 +57,8 @@ pub(super) fn volumes(drive: &FirmwareDrive, read: &mut Read) -> Result<Option<V
         if let Some(start) = anchor.checked_sub(more).filter(|_| more > 0) {
             bytes.extend(sectors(drive, start, more, read)?);
         }
-        let block = Block(bytes.get(..length).ok_or_else(|| damaged("they are cut off".into()))?);
-        return block.volumes(drive, unit).map(Some);
+        let block = block(bytes.get(..length).ok_or_else(|| damaged("they are cut off".into()))?);
+        return volumes_of(&block, drive, unit).map(Some);
     }
     Ok(None)
 }
@@ -64,162 +67,152 @@ fn damaged(what: String) -> FirmwareError {
     FirmwareError::Damaged(NAME, what)
 }
 
-/// The metadata of a container, and reads from them that may fail.
-struct Block<'a>(&'a [u8]);
+/// The metadata of a container.
+fn block(bytes: &[u8]) -> Reader<'_> {
+    Reader::new(bytes, NAME, Order::Little, "they end")
+}
 
-impl Block<'_> {
-    fn get(&self, at: usize, length: usize) -> Result<&[u8], FirmwareError> {
-        let bytes = at.checked_add(length).and_then(|end| self.0.get(at..end));
-        bytes.ok_or_else(|| damaged(format!("they end before byte {at}")))
+/// A number in two halves.
+fn halves(block: &Reader, low: usize, high: usize) -> Result<u64, FirmwareError> {
+    Ok(u64::from(block.u32(low)?) | u64::from(block.u32(high)?) << 32)
+}
+
+/// The volumes of a container in which this drive is.
+fn volumes_of(block: &Reader, drive: &FirmwareDrive, unit: u64) -> Result<Vec<Volume>, FirmwareError> {
+    let words = block.bytes.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")));
+    let sum = words.fold(0u32, u32::wrapping_add).wrapping_sub(block.u32(0x20)?);
+    if sum != block.u32(0x20)? {
+        return Err(damaged(format!("checksum 0x{:08x}, expected 0x{sum:08x}", block.u32(0x20)?)));
     }
-
-    fn u8(&self, at: usize) -> Result<u8, FirmwareError> {
-        Ok(self.get(at, 1)?[0])
+    let unknown = block.u32(0x34)? & !ATTRIBUTES;
+    if unknown != 0 {
+        return Err(Unserved::Features { features: unknown }.into());
     }
-
-    fn u32(&self, at: usize) -> Result<u32, FirmwareError> {
-        Ok(u32::from_le_bytes(self.get(at, 4)?.try_into().expect("four bytes")))
+    let (disk_count, volume_count) = (usize::from(block.u8(0x38)?), usize::from(block.u8(0x39)?));
+    let own = own_disk(block, drive, disk_count)?;
+    let mut volumes = Vec::new();
+    let mut at = DISKS + DISK_BYTES * disk_count;
+    for _ in 0..volume_count {
+        let members = usize::from(block.u8(at + MAP + 0x10)?);
+        let map_bytes = ORDER + 4 * members;
+        let migrates = block.u8(at + VOLUME + 8)? != 0;
+        volumes.extend(volume(block, drive, at, (own, disk_count), unit)?);
+        let second = at + MAP + map_bytes;
+        at = second + if migrates { ORDER + 4 * usize::from(block.u8(second + 0x10)?) } else { 0 };
     }
+    Ok(volumes)
+}
 
-    /// A number in two halves.
-    fn u64(&self, low: usize, high: usize) -> Result<u64, FirmwareError> {
-        Ok(u64::from(self.u32(low)?) | u64::from(self.u32(high)?) << 32)
+/// The number of this drive in the container.
+fn own_disk(block: &Reader, drive: &FirmwareDrive, disk_count: usize) -> Result<usize, FirmwareError> {
+    let mut known = Vec::new();
+    for disk in 0..disk_count {
+        known.push(text(block.get(DISKS + DISK_BYTES * disk, 16)?));
     }
+    let own: Vec<String> = drive.serials.iter().map(|serial| as_recorded(serial)).collect();
+    let index = known.iter().position(|serial| own.contains(serial));
+    index.ok_or_else(|| Unserved::OtherSerials { serials: known }.into())
+}
 
-    fn volumes(&self, drive: &FirmwareDrive, unit: u64) -> Result<Vec<Volume>, FirmwareError> {
-        let words = self.0.chunks_exact(4).map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")));
-        let sum = words.fold(0u32, u32::wrapping_add).wrapping_sub(self.u32(0x20)?);
-        if sum != self.u32(0x20)? {
-            return Err(damaged(format!("checksum 0x{:08x}, expected 0x{sum:08x}", self.u32(0x20)?)));
+/// The volume at `at`; `None`: the drive is not in it.
+fn volume(
+    block: &Reader,
+    drive: &FirmwareDrive,
+    at: usize,
+    (own, disk_count): (usize, usize),
+    unit: u64,
+) -> Result<Option<Volume>, FirmwareError> {
+    let name = text(block.get(at, 16)?);
+    let unserved = |why: fn(String) -> Unserved| Err(why(name.clone()).into());
+    let map = at + MAP;
+    let members = usize::from(block.u8(map + 0x10)?);
+    let state = at + VOLUME;
+    let migrates = block.u8(state + 8)? != 0;
+    let kind = block.u8(state + 9)?;
+    // The second map is as things were before: which member was being filled.
+    let before = if migrates { map + ORDER + 4 * members } else { map };
+    let mut slots = Vec::new();
+    let mut slot = None;
+    for index in 0..members {
+        let disk = (block.u32(map + ORDER + 4 * index)? & 0x00ff_ffff) as usize;
+        if migrates && index >= usize::from(block.u8(before + 0x10)?) {
+            return unserved(|volume| Unserved::ChangesNumber { volume });
         }
-        let unknown = self.u32(0x34)? & !ATTRIBUTES;
-        if unknown != 0 {
-            return Err(Unserved::Features { features: unknown }.into());
-        }
-        let (disk_count, volume_count) = (usize::from(self.u8(0x38)?), usize::from(self.u8(0x39)?));
-        let own = self.own_disk(drive, disk_count)?;
-        let mut volumes = Vec::new();
-        let mut at = DISKS + DISK_BYTES * disk_count;
-        for _ in 0..volume_count {
-            let members = usize::from(self.u8(at + MAP + 0x10)?);
-            let map_bytes = ORDER + 4 * members;
-            let migrates = self.u8(at + VOLUME + 8)? != 0;
-            volumes.extend(self.volume(drive, at, (own, disk_count), unit)?);
-            let second = at + MAP + map_bytes;
-            at = second + if migrates { ORDER + 4 * usize::from(self.u8(second + 0x10)?) } else { 0 };
-        }
-        Ok(volumes)
+        let is_lost = disk >= disk_count || block.u32(DISKS + DISK_BYTES * disk + 0x18)? & FAILED != 0;
+        let rebuilds = block.u32(before + ORDER + 4 * index)? & REBUILDS != 0;
+        slots.push(match (is_lost, rebuilds) {
+            (true, _) => Slot::Missing,
+            (false, true) => Slot::Rebuilding,
+            (false, false) => Slot::InSync,
+        });
+        slot = slot.or((disk == own).then_some(index));
     }
-
-    /// The number of this drive in the container.
-    fn own_disk(&self, drive: &FirmwareDrive, disk_count: usize) -> Result<usize, FirmwareError> {
-        let mut known = Vec::new();
-        for disk in 0..disk_count {
-            known.push(text(self.get(DISKS + DISK_BYTES * disk, 16)?));
-        }
-        let own: Vec<String> = drive.serials.iter().map(|serial| as_recorded(serial)).collect();
-        let index = known.iter().position(|serial| own.contains(serial));
-        index.ok_or_else(|| Unserved::OtherSerials { serials: known }.into())
+    let Some(slot) = slot else { return Ok(None) };
+    if migrates && RESHAPES.contains(&kind) {
+        return unserved(|volume| Unserved::ChangesShape { volume });
     }
-
-    /// The volume at `at`; `None`: the drive is not in it.
-    fn volume(
-        &self,
-        drive: &FirmwareDrive,
-        at: usize,
-        (own, disk_count): (usize, usize),
-        unit: u64,
-    ) -> Result<Option<Volume>, FirmwareError> {
-        let name = text(self.get(at, 16)?);
-        let unserved = |why: fn(String) -> Unserved| Err(why(name.clone()).into());
-        let map = at + MAP;
-        let members = usize::from(self.u8(map + 0x10)?);
-        let state = at + VOLUME;
-        let migrates = self.u8(state + 8)? != 0;
-        let kind = self.u8(state + 9)?;
-        // The second map is as things were before: which member was being filled.
-        let before = if migrates { map + ORDER + 4 * members } else { map };
-        let mut slots = Vec::new();
-        let mut slot = None;
-        for index in 0..members {
-            let disk = (self.u32(map + ORDER + 4 * index)? & 0x00ff_ffff) as usize;
-            if migrates && index >= usize::from(self.u8(before + 0x10)?) {
-                return unserved(|volume| Unserved::ChangesNumber { volume });
-            }
-            let is_lost = disk >= disk_count || self.u32(DISKS + DISK_BYTES * disk + 0x18)? & FAILED != 0;
-            let rebuilds = self.u32(before + ORDER + 4 * index)? & REBUILDS != 0;
-            slots.push(match (is_lost, rebuilds) {
-                (true, _) => Slot::Missing,
-                (false, true) => Slot::Rebuilding,
-                (false, false) => Slot::InSync,
-            });
-            slot = slot.or((disk == own).then_some(index));
-        }
-        let Some(slot) = slot else { return Ok(None) };
-        if migrates && RESHAPES.contains(&kind) {
-            return unserved(|volume| Unserved::ChangesShape { volume });
-        }
-        let (level, layout, data_members) = match (self.u8(map + 0x0f)?, members) {
-            (0, _) => (0, 2, members),
-            (1, 2) => (1, 0, 1),
-            (1 | 10, 4..) if members.is_multiple_of(2) => (10, 0x102, members / 2),
-            (5, 3..) => (5, 0, members - 1),
-            (level, _) => return Err(Unserved::Level { volume: name, level, members }.into()),
-        };
-        let strip = u64::from(u16::from_le_bytes(self.get(map + 0x0c, 2)?.try_into().expect("two bytes"))) * unit;
-        let size = self.u64(at + 0x10, at + 0x14)?.saturating_mul(unit);
-        let member_sectors = size / data_members.max(1) as u64;
-        let whole = if level == 1 { 1 } else { strip * data_members as u64 };
-        if size == 0 || whole == 0 || !size.is_multiple_of(whole) {
-            return Err(Unserved::PartOfStripe { volume: name, sectors: size }.into());
-        }
-        let migration_leaves_differences = migrates && [INITIALIZES, REPAIRS].contains(&kind);
-        let dirty = self.u8(state + 0x0a)? & 1 != 0 || self.u8(before + 0x0e)? == UNINITIALIZED;
-        let mut uuid = *b"IMSM\0\0\0\0\0\0\0\0\0\0\0\0";
-        uuid[4..8].copy_from_slice(self.get(0x40, 4)?);
-        uuid[8..14].copy_from_slice(&self.get(0x50, 6)?[..6]);
-        uuid[14..].copy_from_slice(self.get(at + 0x28, 2)?);
-        Ok(Some(Volume {
-            uuid,
-            format: Format::Imsm,
-            level,
-            layout,
-            strip_sectors: strip as u32,
-            start_sector: self.u64(map, map + 0x14)?.saturating_mul(unit),
-            member_sectors,
-            slots,
-            slot,
-            drive_uuid: self.get(DISKS + DISK_BYTES * own, 16)?.try_into().expect("sixteen bytes"),
-            updates: u64::from(self.u32(0x2c)?),
-            is_consistent: !dirty && !migration_leaves_differences,
-            bad_blocks: self.bad_blocks(drive, own, unit)?,
-            name,
-        }))
+    let (level, layout) = match (block.u8(map + 0x0f)?, members) {
+        (0, _) => (Level::Raid0, Level::Raid0.default_layout()),
+        (1, 2) => (Level::Raid1, Layout::Plain),
+        (1 | 10, 4..) if members.is_multiple_of(2) => (Level::Raid10, Level::Raid10.default_layout()),
+        (5, 3..) => (Level::Raid5, Layout::Parity(ParityLayout::LeftAsymmetric)),
+        (level, _) => return Err(Unserved::Level { volume: name, level, members }.into()),
+    };
+    let strip = u64::from(block.u16(map + 0x0c)?) * unit;
+    let size = halves(block, at + 0x10, at + 0x14)?.saturating_mul(unit);
+    let data_members = level.data_members(layout, members) as u64;
+    let member_sectors = size / data_members.max(1);
+    let whole = if level == Level::Raid1 { 1 } else { strip * data_members };
+    if size == 0 || whole == 0 || !size.is_multiple_of(whole) {
+        return Err(Unserved::PartOfStripe { volume: name, sectors: size }.into());
     }
+    let migration_leaves_differences = migrates && [INITIALIZES, REPAIRS].contains(&kind);
+    let dirty = block.u8(state + 0x0a)? & 1 != 0 || block.u8(before + 0x0e)? == UNINITIALIZED;
+    let numbers = numbers_of(level, layout);
+    let mut uuid = *b"IMSM\0\0\0\0\0\0\0\0\0\0\0\0";
+    uuid[4..8].copy_from_slice(block.get(0x40, 4)?);
+    uuid[8..14].copy_from_slice(&block.get(0x50, 6)?[..6]);
+    uuid[14..].copy_from_slice(block.get(at + 0x28, 2)?);
+    Ok(Some(Volume {
+        uuid,
+        format: Format::Imsm,
+        level: numbers.level,
+        layout: numbers.layout,
+        strip_sectors: strip as u32,
+        start_sector: halves(block, map, map + 0x14)?.saturating_mul(unit),
+        member_sectors,
+        slots,
+        slot,
+        drive_uuid: block.get(DISKS + DISK_BYTES * own, 16)?.try_into().expect("sixteen bytes"),
+        updates: u64::from(block.u32(0x2c)?),
+        is_consistent: !dirty && !migration_leaves_differences,
+        bad_blocks: bad_blocks(block, drive, own, unit)?,
+        name,
+    }))
+}
 
-    /// The sectors of this drive that cannot be read.
-    fn bad_blocks(&self, drive: &FirmwareDrive, own: usize, unit: u64) -> Result<BadBlockLog, FirmwareError> {
-        let length = self.u32(0x48)? as usize;
-        let Some(at) = self.0.len().checked_sub(length).filter(|_| length > 0) else { return Ok(BadBlockLog::default()) };
-        let count = self.u32(at + 4)? as usize;
-        if self.u32(at)? != BAD_BLOCKS || length != 8 + 8 * count {
-            return Err(damaged("their list of bad blocks is no list".into()));
-        }
-        let mut entries = Vec::new();
-        for entry in 0..count {
-            let entry = self.get(at + 8 + 8 * entry, 8)?;
-            if usize::from(entry[1]) == own {
-                let low = u64::from(u16::from_le_bytes([entry[2], entry[3]]));
-                let high = u64::from(u32::from_le_bytes(entry[4..].try_into().expect("four bytes")));
-                // As md writes them: the first sector, and ten bits of length.
-                for block in 0..=u64::from(entry[0]) {
-                    let start = ((high << 16 | low) + block).saturating_mul(unit);
-                    entries.extend((start << 10 | unit).to_le_bytes());
-                }
+/// The sectors of this drive that cannot be read.
+fn bad_blocks(block: &Reader, drive: &FirmwareDrive, own: usize, unit: u64) -> Result<BadBlockLog, FirmwareError> {
+    let length = block.u32(0x48)? as usize;
+    let Some(at) = block.bytes.len().checked_sub(length).filter(|_| length > 0) else { return Ok(BadBlockLog::default()) };
+    let count = block.u32(at + 4)? as usize;
+    if block.u32(at)? != BAD_BLOCKS || length != 8 + 8 * count {
+        return Err(damaged("their list of bad blocks is no list".into()));
+    }
+    let mut entries = Vec::new();
+    for entry in 0..count {
+        let entry = block.get(at + 8 + 8 * entry, 8)?;
+        if usize::from(entry[1]) == own {
+            let low = u64::from(u16::from_le_bytes([entry[2], entry[3]]));
+            let high = u64::from(u32::from_le_bytes(entry[4..].try_into().expect("four bytes")));
+            // As md writes them: the first sector, and ten bits of length.
+            for offset in 0..=u64::from(entry[0]) {
+                let start = ((high << 16 | low) + offset).saturating_mul(unit);
+                entries.extend((start << 10 | unit).to_le_bytes());
             }
         }
-        BadBlockLog::parse(&entries, 0, drive.size_sectors).map_err(damaged)
     }
+    BadBlockLog::parse(&entries, 0, drive.size_sectors).map_err(damaged)
 }
 
 /// A serial number as the metadata have it: without blanks, the last 16 characters.
