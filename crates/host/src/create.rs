@@ -93,6 +93,28 @@ pub struct CreateSpec {
     pub overwrite: Overwrite,
 }
 
+impl CreateSpec {
+    /// An array of all these drives: the layout, strip and write log are chosen by its level and its drives. It has no spares, no
+    /// bitmap and no checksums.
+    pub fn new(name: &str, level: ArrayLevel, drives: &[PathBuf]) -> Self {
+        Self {
+            name: name.to_owned(),
+            level,
+            layout: None,
+            strip_sectors: None,
+            span_count: None,
+            drives: drives.iter().cloned().map(Some).collect(),
+            spares: Vec::new(),
+            bitmap: BitmapChoice::None,
+            member_sectors_max: None,
+            log: LogChoice::Auto,
+            checksums: false,
+            assume_clean: false,
+            overwrite: Overwrite::Nothing,
+        }
+    }
+}
+
 /// What a new array may overwrite on its drives.
 #[derive(Clone, Debug)]
 pub enum Overwrite {

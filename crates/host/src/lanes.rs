@@ -644,10 +644,10 @@ impl Drop for ArrayLanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ArrayLevel, CreateSpec, Overwrite, create};
+    use crate::{ArrayLevel, CreateSpec, create};
     use std::sync::mpsc::channel;
     use stria_array::Level;
-    use stria_format::md::{BitmapChoice, LogChoice};
+    use stria_format::md::BitmapChoice;
 
     /// Two drives were added at once to a RAID 50 that lacked one in each span. Both were prepared for the first span, and the
     /// second one joined the other span with the metadata of the first.
@@ -661,19 +661,10 @@ mod tests {
         };
         let drives: Vec<Option<PathBuf>> = (0..6).map(|index| (index % 3 != 0).then(|| image(index))).collect();
         let spec = CreateSpec {
-            name: "tank".into(),
-            level: ArrayLevel::Striped(Level::Raid5),
-            layout: None,
             strip_sectors: Some(16),
-            span_count: None,
             drives: drives.clone(),
-            spares: Vec::new(),
             bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
-            member_sectors_max: None,
-            log: LogChoice::Auto,
-            checksums: false,
-            assume_clean: false,
-            overwrite: Overwrite::Nothing,
+            ..CreateSpec::new("tank", ArrayLevel::Striped(Level::Raid5), &[])
         };
         create(&spec).expect("an array");
         let drives: Vec<PathBuf> = drives.into_iter().flatten().collect();

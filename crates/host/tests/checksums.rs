@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use stria_array::MemberId;
 use stria_block::{BlockDevice, IoError, bytes};
 use stria_drive::Ring;
-use stria_format::md::{BitmapChoice, LogChoice};
+use stria_format::md::BitmapChoice;
 use stria_host::*;
 use stria_testkit::oracle as harness;
 
@@ -43,19 +43,10 @@ fn tanks(guest: &Guest, arrays: &[(&'static str, usize)]) -> Vec<Tank> {
 impl Tank {
     fn make(&self) {
         create(&CreateSpec {
-            name: self.name.clone(),
-            level: self.level.parse().expect("a level"),
-            layout: None,
             strip_sectors: (self.level != "1").then_some(32),
-            span_count: None,
-            drives: self.paths.iter().cloned().map(Some).collect(),
-            spares: Vec::new(),
             bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
-            member_sectors_max: None,
-            log: LogChoice::Auto,
             checksums: true,
-            assume_clean: false,
-            overwrite: stria_host::Overwrite::Nothing,
+            ..CreateSpec::new(&self.name, self.level.parse().expect("a level"), &self.paths)
         })
         .expect("it can be");
     }

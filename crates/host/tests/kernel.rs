@@ -178,26 +178,15 @@ impl Case {
                 Some(level.parse_layout(layout).expect("a layout"))
             }
         };
-        create(&CreateSpec {
-            name: "tank".into(),
-            level: self.level(),
+        let mut spec = CreateSpec {
             layout,
             strip_sectors: (self.level != "1").then_some(self.strip_kib * 2),
-            span_count: None,
-            drives: paths[..self.count]
-                .iter()
-                .enumerate()
-                .map(|(slot, path)| (slot < self.used()).then(|| path.clone()))
-                .collect(),
             spares: paths[self.count..].to_vec(),
             bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
-            member_sectors_max: None,
-            log: LogChoice::Auto,
-            checksums: false,
-            assume_clean: false,
-            overwrite: stria_host::Overwrite::Nothing,
-        })
-        .unwrap_or_else(|error| panic!("{}: {error}", self.name()));
+            ..CreateSpec::new("tank", self.level(), &paths[..self.count])
+        };
+        spec.drives.iter_mut().skip(self.used()).for_each(|missing| *missing = None);
+        create(&spec).unwrap_or_else(|error| panic!("{}: {error}", self.name()));
     }
 
     /// Stria reads the array, overwrites parts of it, and leaves it as the story demands. Returns the expected content of the

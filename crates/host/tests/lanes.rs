@@ -64,19 +64,12 @@ impl Tank {
     fn on(folder: PathBuf, paths: Vec<PathBuf>, level: &str, spares: usize, log: LogChoice) -> Self {
         let count = paths.len() - spares;
         let spec = CreateSpec {
-            name: "tank".into(),
-            level: level.parse().expect("a level"),
-            layout: None,
             strip_sectors: (level != "1").then_some(32),
-            span_count: None,
-            drives: paths[..count].iter().cloned().map(Some).collect(),
             spares: paths[count..].to_vec(),
             bitmap: BitmapChoice::Internal { chunk_bytes: Some(65536) },
             member_sectors_max: (level != "0").then_some(MEMBER_SECTORS),
             log,
-            checksums: false,
-            assume_clean: false,
-            overwrite: stria_host::Overwrite::Nothing,
+            ..CreateSpec::new("tank", level.parse().expect("a level"), &paths[..count])
         };
         create(&spec).unwrap_or_else(|error| panic!("RAID {level}: {error}"));
         Self { folder, paths, stamps: Vec::new() }

@@ -658,19 +658,11 @@ fn only_what_was_confirmed_is_overwritten_by_a_new_array() {
     let contents = || images.paths.iter().map(|path| fs::read(path).expect("an image")).collect::<Vec<_>>();
     let seen: Vec<String> = examine(&images.paths).into_iter().map(|one| one.expect("readable").mark()).collect();
     let spec = |overwrite| CreateSpec {
-        name: "tank".into(),
-        level: "5".parse().expect("a level"),
-        layout: None,
         strip_sectors: Some(16),
-        span_count: None,
-        drives: images.paths.iter().cloned().map(Some).collect(),
-        spares: Vec::new(),
-        bitmap: BitmapChoice::None,
-        member_sectors_max: None,
         log: LogChoice::None,
-        checksums: false,
         assume_clean: true,
         overwrite,
+        ..CreateSpec::new("tank", "5".parse().expect("a level"), &images.paths)
     };
     // While the question waits, a drive that was blank gets a member, and one that had a member another.
     for (index, source) in [(3, 0), (0, 1)] {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use stria_array::Level;
 use stria_block::BlockDevice;
 use stria_drive::{Access, DriveError, Ring};
-use stria_format::md::{BitmapChoice, LogChoice};
+use stria_format::md::BitmapChoice;
 use stria_host::{ArrayLevel, CreateSpec, HostError, HostedArray, OpenOptions};
 
 /// The measurements to make.
@@ -354,19 +354,10 @@ impl Bench<'_> {
     fn array(&mut self, level: ArrayLevel, count: usize) -> Result<(Shape, Rounds), ScalingError> {
         let failed = |source| ScalingError::Array { level: name(level), drives: count, source: Box::new(source) };
         let spec = CreateSpec {
-            name: "demo".into(),
-            level,
-            layout: None,
-            strip_sectors: None,
-            span_count: None,
-            drives: self.paths[..count].iter().cloned().map(Some).collect(),
-            spares: Vec::new(),
             bitmap: BitmapChoice::Internal { chunk_bytes: None },
-            member_sectors_max: None,
-            log: LogChoice::Auto,
-            checksums: false,
             assume_clean: true,
             overwrite: stria_host::Overwrite::Anything,
+            ..CreateSpec::new("demo", level, &self.paths[..count])
         };
         stria_host::create(&spec).map_err(failed)?;
         let ring = Ring::new()?;

@@ -376,9 +376,8 @@ mod tests {
     /// Between the look at the pool and the write another drive came to the path, and joined unseen.
     #[test]
     fn only_the_drive_that_was_looked_at_joins() {
-        use stria_format::md::{BitmapChoice, LogChoice};
         use stria_front::{Listener, Options, Server};
-        use stria_host::{CreateSpec, OpenOptions, Overwrite, create, find};
+        use stria_host::{CreateSpec, OpenOptions, create, find};
         let folder = tempfile::tempdir().expect("a folder");
         let image = |name: &str| {
             let path = folder.path().join(name);
@@ -387,19 +386,9 @@ mod tests {
         };
         let (member, spare) = (image("member"), image("spare"));
         let spec = CreateSpec {
-            name: "tank".into(),
-            level: "1".parse().expect("a level"),
-            layout: None,
-            strip_sectors: None,
-            span_count: None,
             drives: vec![Some(member.clone()), None],
-            spares: Vec::new(),
-            bitmap: BitmapChoice::None,
-            member_sectors_max: None,
-            log: LogChoice::Auto,
-            checksums: false,
             assume_clean: true,
-            overwrite: Overwrite::Nothing,
+            ..CreateSpec::new("tank", "1".parse().expect("a level"), &[])
         };
         create(&spec).expect("an array");
         let planned = find(&[member], OpenOptions::default()).expect("it is there").arrays.remove(0);

@@ -19,7 +19,7 @@ use stria_bench::{
 };
 use stria_block::{BlockDevice, RamDevice};
 use stria_drive::{Access, Ring};
-use stria_format::md::{BitmapChoice, LogChoice};
+use stria_format::md::BitmapChoice;
 use stria_host::{ArrayLevel, CreateSpec, HostedArray, OpenOptions, choose, default_strip_sectors, sort_arguments};
 use stria_terminal::output::{self, confirm_by, print, print_json, write_file};
 use stria_terminal::progress::steps_bar;
@@ -258,19 +258,10 @@ fn on_files(count: usize, level: ArrayLevel, command: &Bench) -> Result<Bound, F
     let bare: Vec<PathBuf> = (0..count).map(|index| file(format!("bare{index}"))).collect::<Result<_, _>>()?;
     let (ArrayLevel::Single(inner) | ArrayLevel::Striped(inner)) = level;
     let spec = CreateSpec {
-        name: "bench".into(),
-        level,
-        layout: None,
         strip_sectors: command.strip,
-        span_count: None,
-        drives: drives.iter().cloned().map(Some).collect(),
-        spares: Vec::new(),
         bitmap: if inner == Level::Raid0 { BitmapChoice::None } else { BitmapChoice::Internal { chunk_bytes: None } },
-        member_sectors_max: None,
-        log: LogChoice::Auto,
-        checksums: false,
         assume_clean: true,
-        overwrite: stria_host::Overwrite::Nothing,
+        ..CreateSpec::new("bench", level, &drives)
     };
     stria_host::create(&spec)?;
     let ring = Ring::new().map_err(Failure::failed)?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use stria_bench::story::{Ending, Sample, Step, Story};
-use stria_format::md::{BitmapChoice, LogChoice};
+use stria_format::md::BitmapChoice;
 use stria_host::{ArrayLevel, CreateSpec};
 use stria_terminal::output::print;
 use stria_terminal::{Failure, program, size};
@@ -211,20 +211,12 @@ pub fn tell(parent: &Path, quick: bool, json: bool) -> Result<Told, Failure> {
     let now = Instant::now();
     let mut teller = Teller { begun: now, steps: Vec::new(), samples: Vec::new(), json, before: (now, 0, 0) };
 
+    let level = ArrayLevel::Single(stria_array::Level::Raid6);
     stria_host::create(&CreateSpec {
-        name: NAME.into(),
-        level: ArrayLevel::Single(stria_array::Level::Raid6),
-        layout: None,
         strip_sectors: Some(128),
-        span_count: None,
-        drives: drives[..MEMBER_COUNT].iter().cloned().map(Some).collect(),
         spares: drives[MEMBER_COUNT..].to_vec(),
         bitmap: BitmapChoice::Internal { chunk_bytes: None },
-        member_sectors_max: None,
-        log: LogChoice::Auto,
-        checksums: false,
-        assume_clean: false,
-        overwrite: stria_host::Overwrite::Nothing,
+        ..CreateSpec::new(NAME, level, &drives[..MEMBER_COUNT])
     })?;
     let shown = size::show(member_bytes);
     teller.step(
