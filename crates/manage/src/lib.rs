@@ -41,7 +41,7 @@ mod toml_line;
 mod tools;
 mod view;
 mod wipe;
-mod words;
+pub mod words;
 
 pub use control::client;
 

@@ -69,7 +69,7 @@ fn of_kind(kind: &TroubleKind) -> Option<ErrorSentence> {
 }
 
 #[cfg(test)]
-pub mod tests {
+pub(super) mod tests {
     use super::*;
     use stria_block::ErrorKind;
 
