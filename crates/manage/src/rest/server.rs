@@ -420,6 +420,19 @@ fn shown(own: &str, headers: &HeaderMap) -> Shown {
     Shown { token, session: session.map(|(_, value)| value.to_owned()) }
 }
 
+/// What the record shows of an order's body, and its array. Bodies with tokens or a configuration stay out of the record.
+fn recorded_of(path: &str, body: &[u8]) -> (String, String) {
+    let whole = || String::from_utf8_lossy(body).into_owned();
+    match path {
+        "/api/v1/actions" => match serde_json::from_slice::<Action>(body) {
+            Ok(action) => (whole(), action.array().map(str::to_owned).unwrap_or_default()),
+            Err(_) => (String::new(), String::new()),
+        },
+        "/api/v1/alarms/acknowledge" => acknowledged_of(path, &whole()).map(|array| (whole(), array)).unwrap_or_default(),
+        _ => (String::new(), String::new()),
+    }
+}
+
 /// True if the page sent the request without its user, so that it does not keep the session alive. The stream counts as such: the
 /// browser opens it again by itself.
 fn is_unattended(path: &str, headers: &HeaderMap) -> bool {
@@ -521,34 +534,49 @@ impl Server {
                 "/api/v1/openapi.json" => return json(self.document.clone()),
                 "/api/v1/stream" => {
                     let last = text(&head.headers, "last-event-id");
-                    let rest = Arc::clone(&self.rest);
-                    let state = match blocking(move || Ok(rest.state())).await {
-                        Ok(state) => serde_json::to_string(&state).expect("a state is plain data"),
-                        Err(error) => return error.into_response(),
-                    };
-                    let Some(held) = self.waiting.hold(stream::memory_of(&state)) else { return unread().into_response() };
-                    let feed = stream::Feed { seen: self.seen.subscribe(), callers, held };
-                    return stream::answer(Arc::clone(&self.rest), peer, credentials, caller, feed, &state, last);
+                    return self.stream(peer, credentials, caller, callers, last).await;
                 }
-                path if path.starts_with("/api/v1/reports/") => {
-                    let name =
-                        percent_encoding::percent_decode_str(&path["/api/v1/reports/".len()..]).decode_utf8_lossy().into_owned();
-                    let server = Arc::clone(&self);
-                    let page = blocking(move || Ok(reports::page(&server.rest.machine.state, &name))).await;
-                    return page.unwrap_or_else(IntoResponse::into_response);
-                }
-                "/metrics" => {
-                    let server = Arc::clone(&self);
-                    return match blocking(move || server.rest.machine.monitor.figures()).await {
-                        Ok(text) => ([(header::CONTENT_TYPE, crate::monitor::TEXT)], text).into_response(),
-                        Err(error) => error.into_response(),
-                    };
-                }
+                path if path.starts_with("/api/v1/reports/") => return self.report(&path["/api/v1/reports/".len()..]).await,
+                "/metrics" => return self.figures().await,
                 _ => {}
             }
         }
         let query = head.uri.query().unwrap_or_default().to_owned();
         to_the_end(async move { self.carry_out(&peer, caller, &method, &path, &query, body).await }).await
+    }
+
+    /// The stream of what changes, to a client that shows it.
+    async fn stream(
+        self: Arc<Self>,
+        peer: Peer,
+        credentials: Shown,
+        caller: Caller,
+        callers: Handle,
+        last: Option<&str>,
+    ) -> Response<Body> {
+        let rest = Arc::clone(&self.rest);
+        let state = match blocking(move || Ok(rest.state())).await {
+            Ok(state) => serde_json::to_string(&state).expect("a state is plain data"),
+            Err(error) => return error.into_response(),
+        };
+        let Some(held) = self.waiting.hold(stream::memory_of(&state)) else { return unread().into_response() };
+        let feed = stream::Feed { seen: self.seen.subscribe(), callers, held };
+        stream::answer(Arc::clone(&self.rest), peer, credentials, caller, feed, &state, last)
+    }
+
+    /// A stored report, by its name as the path has it.
+    async fn report(self: Arc<Self>, name: &str) -> Response<Body> {
+        let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy().into_owned();
+        let page = blocking(move || Ok(reports::page(&self.rest.machine.state, &name))).await;
+        page.unwrap_or_else(IntoResponse::into_response)
+    }
+
+    /// The figures for Prometheus.
+    async fn figures(self: Arc<Self>) -> Response<Body> {
+        match blocking(move || self.rest.machine.monitor.figures()).await {
+            Ok(text) => ([(header::CONTENT_TYPE, crate::monitor::TEXT)], text).into_response(),
+            Err(error) => error.into_response(),
+        }
     }
 
     async fn carry_out(
@@ -560,18 +588,9 @@ impl Server {
         query: &str,
         body: Vec<u8>,
     ) -> Response<Body> {
-        let Some(below) = path.strip_prefix("/api/v1") else {
-            return ApiError::new(ApiErrorKind::NotFound, "there is nothing at this path; see /api/v1/openapi.json")
-                .into_response();
-        };
-        let here: Vec<(usize, String)> =
-            self.routes.iter().enumerate().filter_map(|(index, route)| Some((index, route.matches(below)?))).collect();
-        let Some((index, name)) = here.iter().find(|(index, _)| self.routes[*index].method == *method).cloned() else {
-            return match here.is_empty() {
-                true => ApiError::new(ApiErrorKind::NotFound, "there is nothing at this path; see /api/v1/openapi.json")
-                    .into_response(),
-                false => refuse(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods; see /api/v1/openapi.json"),
-            };
+        let (index, name) = match self.route_of(method, path) {
+            Ok(found) => found,
+            Err(refusal) => return *refusal,
         };
         let route = &self.routes[index];
         let (status, least, by) = (route.status, route.role, caller.shown());
@@ -601,46 +620,21 @@ impl Server {
             let said = ErrorSentence::TooManyOrders { name: caller.name, most: ORDERS_MAX };
             return ApiError::new(ApiErrorKind::TooMany, said).into_response();
         }
-        // Bodies with tokens or a configuration stay out of the record.
-        let (order, array) = match path {
-            "/api/v1/actions" => {
-                let action = serde_json::from_slice::<Action>(&body).ok();
-                let order = action.as_ref().map(|_| String::from_utf8_lossy(&body).into_owned());
-                (order.unwrap_or_default(), action.and_then(|action| action.array().map(str::to_owned)).unwrap_or_default())
-            }
-            "/api/v1/alarms/acknowledge" => match acknowledged_of(path, &String::from_utf8_lossy(&body)) {
-                Some(array) => (String::from_utf8_lossy(&body).into_owned(), array),
-                None => (String::new(), String::new()),
-            },
-            _ => (String::new(), String::new()),
-        };
+        let (recorded, array) = recorded_of(path, &body);
         let (server, query) = (Arc::clone(&self), query.to_owned());
         let call = RawCall { rest: Arc::clone(&self.rest), caller, name, query, body };
         let outcome = blocking(move || (server.routes[index].work)(call)).await;
-        let order = match order_words(method.as_str(), cut(path, SHOWN_BYTES_MAX), &order) {
-            OrderSentence::OrderOther { text } => OrderSentence::OrderOther { text: cut(&text, SHOWN_BYTES_MAX).to_owned() },
-            order => order,
-        };
-        let note = |said: ServiceSentence| {
-            self.rest.machine.service.events().push(view::said_event(cut(&array, ARRAY_BYTES_MAX), "ordered", said));
-        };
-        match &outcome {
-            // Jobs note their orders themselves, before they begin.
-            Ok(_) if is_order && !matches!(path, "/api/v1/actions" | "/api/v1/jobs") => {
-                note(ServiceSentence::OrderTaken { by, order })
+        if is_order {
+            let order = match order_words(method.as_str(), cut(path, SHOWN_BYTES_MAX), &recorded) {
+                OrderSentence::OrderOther { text } => OrderSentence::OrderOther { text: cut(&text, SHOWN_BYTES_MAX).to_owned() },
+                order => order,
+            };
+            match &outcome {
+                // Jobs note their orders themselves, before they begin.
+                Ok(_) if matches!(path, "/api/v1/actions" | "/api/v1/jobs") => {}
+                Ok(_) => self.note_order(&array, ServiceSentence::OrderTaken { by, order }),
+                Err(error) => self.note_refused_order(error, by, order, &array, origin),
             }
-            Err(error) if is_order => {
-                // A text that is cut has no sentence: that would have the rest.
-                let (text, cause) = error.words().parts();
-                let reason = cut(&text, SHOWN_BYTES_MAX).to_owned();
-                let cause = if reason == text { cause } else { None.into() };
-                match self.refused(origin, REFUSED_ORDERS_MAX) {
-                    Some(REFUSED_ORDERS_MAX) => note(ServiceSentence::OrderRefusedLast { by, order, reason, cause }),
-                    Some(_) => note(ServiceSentence::OrderRefused { by, order, reason, cause }),
-                    None => {}
-                }
-            }
-            Ok(_) | Err(_) => {}
         }
         match outcome {
             Ok(answer) => {
@@ -649,6 +643,39 @@ impl Server {
                 response
             }
             Err(error) => error.into_response(),
+        }
+    }
+
+    /// The route of a path below `/api/v1`, by its index, and the name in the path.
+    fn route_of(&self, method: &Method, path: &str) -> Result<(usize, String), Box<Response<Body>>> {
+        let matches = |below: &str| -> Vec<(usize, String)> {
+            self.routes.iter().enumerate().filter_map(|(index, route)| Some((index, route.matches(below)?))).collect()
+        };
+        let here = path.strip_prefix("/api/v1").map(matches).unwrap_or_default();
+        here.iter().find(|(index, _)| self.routes[*index].method == *method).cloned().ok_or_else(|| {
+            Box::new(match here.is_empty() {
+                true => ApiError::new(ApiErrorKind::NotFound, "there is nothing at this path; see /api/v1/openapi.json")
+                    .into_response(),
+                false => refuse(StatusCode::METHOD_NOT_ALLOWED, "this path has other methods; see /api/v1/openapi.json"),
+            })
+        })
+    }
+
+    /// Records an order, or its refusal.
+    fn note_order(&self, array: &str, said: ServiceSentence) {
+        self.rest.machine.service.events().push(view::said_event(cut(array, ARRAY_BYTES_MAX), "ordered", said));
+    }
+
+    /// Records the refusal of an order, if not too many of its origin have been.
+    fn note_refused_order(&self, error: &ApiError, by: String, order: OrderSentence, array: &str, origin: String) {
+        // A text that is cut has no sentence: that would have the rest.
+        let (text, cause) = error.words().parts();
+        let reason = cut(&text, SHOWN_BYTES_MAX).to_owned();
+        let cause = if reason == text { cause } else { None.into() };
+        match self.refused(origin, REFUSED_ORDERS_MAX) {
+            Some(REFUSED_ORDERS_MAX) => self.note_order(array, ServiceSentence::OrderRefusedLast { by, order, reason, cause }),
+            Some(_) => self.note_order(array, ServiceSentence::OrderRefused { by, order, reason, cause }),
+            None => {}
         }
     }
 

@@ -8,9 +8,10 @@ use crate::matter::{
 };
 use crate::monitor::StandingView;
 use crate::view::{all_members, is_redundant_itself};
+use crate::words::alarm::AlarmSentence;
 use crate::words::event::EventSentence;
 use std::path::PathBuf;
-use stria_alarm::{Acknowledgement, Event, Severity};
+use stria_alarm::{Acknowledgement, Condition, Event, Severity};
 use stria_host::HostSentence;
 
 /// Sums up. `events`: those that are known, the oldest first. `told_by`: the channels by which people are told.
@@ -222,19 +223,19 @@ fn waits_for(part: Option<&ArrayView>) -> Option<(&'static str, &'static str, &'
     }
 }
 
-/// The matter of an alarm of which the state of its array says nothing.
-fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
-    let cause = &alarm.cause;
-    let drives: Vec<String> = cause.component.iter().cloned().collect();
-    let view = arrays.iter().find(|entry| entry.name == cause.array).and_then(|entry| entry.view.as_ref());
-    let part = view.map(|view| part_of(view, cause.component.as_deref()));
+/// What an alarm means, what to do, what not to do, and the actions that do it; `None`: the state of the array says these itself,
+/// or it does not last. It stays one table, as each row is read beside the others.
+fn advice_of(
+    cause: &Condition<AlarmSentence>,
+    part: Option<&ArrayView>,
+) -> Option<(&'static str, &'static str, &'static str, Vec<Action>)> {
+    let drives = || cause.component.iter();
     let is_bare = part.is_some_and(|part| part.redundancy.losses_survived == 0);
     let array = || cause.array.clone();
     let replace = || -> Vec<Action> {
-        let old = |drive: &String| Action::Replace { array: array(), old: drive.into(), new: PathBuf::new() };
-        drives.iter().map(old).collect()
+        drives().map(|old| Action::Replace { array: array(), old: old.into(), new: PathBuf::new() }).collect()
     };
-    let (means, action, avoid, remedies) = match cause.event {
+    Some(match cause.event {
         Event::DriveReplace | Event::SlowMember | Event::SparesMissing | Event::FailSpare if waits_for(part).is_some() => {
             let (means, action, avoid) = waits_for(part)?;
             (means, action, avoid, vec![])
@@ -276,7 +277,7 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
             "the drive cannot take over",
             "remove it, and add another one",
             "do not count it as a spare",
-            drives.iter().map(|drive| Action::Remove { array: array(), drive: drive.into() }).collect(),
+            drives().map(|drive| Action::Remove { array: array(), drive: drive.into() }).collect(),
         ),
         Event::Unreadable => (
             "data is lost in the sectors that are named",
@@ -307,12 +308,24 @@ fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
         | Event::RebuildFinished
         | Event::SpareActive
         | Event::TestMessage => return None,
-    };
+    })
+}
+
+/// The matter of an alarm of which the state of its array says nothing.
+fn of_alarm(alarm: &StandingView, arrays: &[ArrayEntry]) -> Option<MatterView> {
+    let cause = &alarm.cause;
+    let view = arrays.iter().find(|entry| entry.name == cause.array).and_then(|entry| entry.view.as_ref());
+    let part = view.map(|view| part_of(view, cause.component.as_deref()));
+    let (means, action, avoid, remedies) = advice_of(cause, part)?;
     let is_of_config = cause.event == Event::ConfigFault;
     // The component of a fault of the configuration is a part of that.
-    let drives = if is_of_config { Vec::new() } else { drives };
+    let drives = if is_of_config { Vec::new() } else { cause.component.iter().cloned().collect() };
     Some(MatterView {
-        array: if is_of_config { String::new() } else { part.map_or_else(array, |part| part.identity.name.clone()) },
+        array: if is_of_config {
+            String::new()
+        } else {
+            part.map_or_else(|| cause.array.clone(), |part| part.identity.name.clone())
+        },
         kind: MatterId::Alarm(cause.event),
         urgency: if cause.event.severity() == Severity::Critical { Urgency::Critical } else { Urgency::Warning },
         what: cause.text.clone(),
