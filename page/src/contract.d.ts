@@ -4289,6 +4289,552 @@ export interface components {
             };
         } | {
             /** @constant */
+            code: "features-unknown";
+            values: {
+                bits: string;
+            };
+        } | {
+            /** @constant */
+            code: "fields-unknown";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "reshape-unfinished";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "cluster-array";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "array-has-journal";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "partial-log-misplaced";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "partial-log-too-short";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "array-blocks-impossible";
+            values: {
+                /** Format: uint64 */
+                block_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "layout-bit-elsewhere";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "level-multipath";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "level-faulty";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "level-unknown";
+            values: {
+                level: string;
+            };
+        } | {
+            /** @constant */
+            code: "zones-unknown";
+            values: {
+                layout: string;
+            };
+        } | {
+            /** @constant */
+            code: "parity-layout-unserved";
+            values: {
+                layout: string;
+                level: string;
+            };
+        } | {
+            /** @constant */
+            code: "far-sets-unserved";
+            values: {
+                layout: string;
+            };
+        } | {
+            /** @constant */
+            code: "layout-without-copies";
+            values: {
+                layout: string;
+            };
+        } | {
+            /** @constant */
+            code: "cluster-bitmap";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "lockless-bitmap";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "bitmap-version-unknown";
+            values: {
+                version: string;
+            };
+        } | {
+            /** @constant */
+            code: "counts-contradict";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                events: string;
+                other: string;
+                other_events: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "counts-too-far-apart";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "loss-unrecorded";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "bitmap-does-not-fit";
+            values: {
+                fault: string;
+            };
+        } | {
+            /** @constant */
+            code: "strip-unserved";
+            values: {
+                /** Format: uint64 */
+                strip_sectors: number;
+            };
+        } | {
+            /** @constant */
+            code: "copies-unserved";
+            values: {
+                layout: string;
+            };
+        } | {
+            /** @constant */
+            code: "shape-unserved";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "zones-unrecorded";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "without-upper";
+            values: {
+                fault: string;
+                upper: string;
+            };
+        } | {
+            /** @constant */
+            code: "written-not-read-back";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-longer-on-drives";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "one-partial-log";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "claims-no-slot";
+            values: {
+                /** Format: uint */
+                slot: number;
+                /** Format: uint */
+                slot_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "number-impossible";
+            values: {
+                number: string;
+            };
+        } | {
+            /** @constant */
+            code: "superblock-of-other-version";
+            values: {
+                others: string;
+                version: string;
+            };
+        } | {
+            /** @constant */
+            code: "own-bitmap-too-short";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "own-log-too-short";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "log-of-others";
+            values: {
+                excess: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweep-array-stops";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "sweep-array-failed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "sweep-target-failed";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweep-no-copy";
+            values: {
+                sector: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweep-no-copy-of-row";
+            values: {
+                row: string;
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "sweep-bad-blocks-full";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweep-unreconstructible";
+            values: {
+                row: string;
+            };
+        } | {
+            /** @constant */
+            code: "sweep-log-cannot-begin";
+            values: {
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-new-members";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "cannot-join";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-redundancy-to-join";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "is-member-already";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "superblocks-at-end";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "member-too-small";
+            values: {
+                missing: string;
+                needed: string;
+            };
+        } | {
+            /** @constant */
+            code: "blocks-do-not-fit";
+            values: {
+                /** Format: uint64 */
+                block_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "numbers-taken";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-space-for-log";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-space-for-bitmap";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "returns-without-log";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "returns-without-number";
+            values: {
+                drive: string;
+            };
+        } | {
+            /** @constant */
+            code: "bad-block-log-full";
+            values: {
+                drive: string;
+                /** Format: uint */
+                entry_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "cannot-return";
+            values: {
+                array: string;
+                /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */
+                cause: components["schemas"]["ErrorSentence"] | null;
+                drive: string;
+                part: string;
+                reason: string;
+            };
+        } | {
+            /** @constant */
+            code: "was-cut-short";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "slot-has-another";
+            values: {
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "of-another-array";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "of-another-version";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "shape-has-changed";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "data-area-too-small";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "held-no-slot";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "held-slot-gone";
+            values: {
+                /** Format: uint */
+                slot: number;
+            };
+        } | {
+            /** @constant */
+            code: "rebuild-was-unended";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "ran-without-members";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "ran-with-others";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "ran-elsewhere";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-bitmap-kept";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "no-space-for-the-bitmap";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "left-too-early";
+            values: {
+                covered: string;
+                left: string;
+            };
+        } | {
+            /** @constant */
+            code: "no-such-part";
+            values: {
+                name: string;
+                names: components["schemas"]["Names"];
+            };
+        } | {
+            /** @constant */
+            code: "members-too-many";
+            values: {
+                level: string;
+                /** Format: uint */
+                missing_count: number;
+                /** Format: uint */
+                survives: number;
+            };
+        } | {
+            /** @constant */
+            code: "drives-too-many";
+            values: {
+                /** Format: uint */
+                drive_count: number;
+                /** Format: uint */
+                most: number;
+            };
+        } | {
+            /** @constant */
+            code: "all-are-missing";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "level-takes-no-spares";
+            values: {
+                level: string;
+            };
+        } | {
+            /** @constant */
+            code: "level-takes-no-bitmap";
+            values: {
+                level: string;
+            };
+        } | {
+            /** @constant */
+            code: "bitmap-no-space";
+            values: Record<string, never>;
+        } | {
+            /** @constant */
+            code: "bitmap-chunk-invalid";
+            values: {
+                /** Format: uint64 */
+                chunk_bytes: number;
+                /** Format: uint64 */
+                least_bytes: number;
+            };
+        } | {
+            /** @constant */
+            code: "spans-unequal";
+            values: {
+                /** Format: uint */
+                drive_count: number;
+                /** Format: uint */
+                span_count: number;
+            };
+        } | {
+            /** @constant */
+            code: "drive-too-small";
+            values: {
+                drive: string;
+                needed: string;
+                size: string;
+            };
+        } | {
+            /** @constant */
+            code: "size-too-large";
+            values: {
+                asked: string;
+                excess: string;
+            };
+        } | {
+            /** @constant */
+            code: "size-below-strip";
+            values: {
+                asked: string;
+                strip: string;
+            };
+        } | {
+            /** @constant */
+            code: "member-count-invalid";
+            values: {
+                /** Format: uint */
+                given_count: number;
+                /** Format: uint */
+                least: number;
+                level: string;
+                /** Format: uint */
+                most: number;
+            };
+        } | {
+            /** @constant */
+            code: "copies-too-many";
+            values: {
+                /** Format: uint */
+                copy_count: number;
+                layout: string;
+                /** Format: uint */
+                most: number;
+            };
+        } | {
+            /** @constant */
+            code: "copies-too-few";
+            values: {
+                layout: string;
+            };
+        } | {
+            /** @constant */
+            code: "strip-unusable";
+            values: {
+                /** Format: uint64 */
+                strip_sectors: number;
+            };
+        } | {
+            /** @constant */
+            code: "layout-of-other-level";
+            values: {
+                layout: string;
+                level: string;
+            };
+        } | {
+            /** @constant */
+            code: "array-too-large";
+            values: {
+                /** Format: uint */
+                member_count: number;
+                sectors: string;
+            };
+        } | {
+            /** @constant */
+            code: "members-too-small";
+            values: {
+                sectors: string;
+                /** Format: uint64 */
+                strip_sectors: number;
+            };
+        } | {
+            /** @constant */
             code: "of-member";
             values: {
                 /** @description The sentence of the text before it; null: that has text alone. It adds nothing to the English. */

@@ -39,12 +39,14 @@ pub struct Geometry {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GeometryError {
     /// Too few or too many members for the level.
-    #[error("RAID level {level} takes {takes} members, and {count} were given")]
+    #[error("RAID level {level} takes {least} to {most} members, and {count} were given")]
     MemberCount {
         /// The level.
         level: Level,
-        /// In words.
-        takes: String,
+        /// The least that it takes.
+        least: usize,
+        /// The most.
+        most: usize,
         /// Given.
         count: usize,
     },
@@ -130,8 +132,7 @@ impl Geometry {
             return Err(GeometryError::CopyCount { layout, copies: count_min });
         }
         if count < count_min || count > count_max {
-            let takes = format!("{count_min} to {count_max}");
-            return Err(GeometryError::MemberCount { level, takes, count });
+            return Err(GeometryError::MemberCount { level, least: count_min, most: count_max, count });
         }
         let strip_free = matches!(level, Level::Raid1) || (level == Level::Linear && strip_sectors == 0);
         let strip_sectors = if level == Level::Raid1 { 8 } else { strip_sectors };

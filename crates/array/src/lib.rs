@@ -88,7 +88,7 @@ pub use log_record::{AppendTerms, LogConfig, LogRecord, NEW_DATA_SECTORS_MAX};
 pub use recorder::{
     ArrayState, IoFailures, LaneLog, MemberProgress, MetadataUpdate, MetadataWrite, NoMetadata, Recorder, SlotState, UpdateEnd,
 };
-pub use refusal::Refusal;
+pub use refusal::{NoNewMembers, NotAdmitted, Refusal};
 pub use status::{
     ArrayStatus, Event, Findings, Health, LogStatus, MemberState, MemberStatus, StopCause, SweepFault, SweepKind, SweepStatus,
 };

@@ -64,7 +64,7 @@ pub(crate) async fn window(core: &Core, work: &Work<'_>, window: Range<SweepSect
             core.wait_for_ack_barrier().await;
             let members = core.members.borrow();
             match work.targets.iter().find(|target| members.get(target.member).state == MemberState::Failed) {
-                Some(target) => Err(format!("member {} failed", members.get(target.member).config.name).into()),
+                Some(target) => Err(SweepFault::TargetFailed { drive: members.get(target.member).config.name.clone() }),
                 None => Ok(Found::default()),
             }
         }
@@ -103,10 +103,7 @@ async fn copy_window(core: &Core, target: &RebuildTarget, rows: &Range<MemberSec
                 // R89: under the lock, as what a client writes after it is good.
                 return match core.mark_bad(member, rows.clone(), BadCause::Lost).await {
                     true => Ok(()),
-                    false => Err(format!(
-                        "{reason}, and the bad-block log has no space to say so: replace the members with bad blocks"
-                    )
-                    .into()),
+                    false => Err(SweepFault::BadBlocksFull { reason: Box::new(reason) }),
                 };
             }
         }
@@ -136,7 +133,7 @@ async fn try_fill(
             // A replaced member is its own best source. Where copies differ the first is, which clients read (R14).
             let readable = readable(core, &copies, sectors);
             let Some(&(copy, source)) = readable.iter().min_by_key(|(copy, _)| !differ && copy.slot != slot) else {
-                return Err(format!("array sectors {next}.. have no readable copy").into());
+                return Err(SweepFault::NoCopy { start_sector: next.get() });
             };
             let rest = readable.iter().filter(|(_, member)| differ && *member != source);
             others.push(rest.map(|(copy, member)| (*member, copy.start_sector)).collect());
@@ -157,7 +154,7 @@ async fn try_fill(
         if result.is_err() || !is_there(core, &copies[0], source) {
             core.buffers.give(buffer);
             let other = read_corrected(core, range, &copies, copies[0].slot).await;
-            buffer = other.ok_or_else(|| format!("row {row} of slot {slot} has no readable copy"))?;
+            buffer = other.ok_or(SweepFault::NoCopyOfRow { row: row.get(), slot })?;
         }
         claims.push(buffer.claim());
         let data = buffer.freeze();

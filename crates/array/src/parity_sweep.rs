@@ -122,7 +122,7 @@ async fn piece(core: &Core, work: &Work<'_>, rows: Range<MemberSector>, page: bo
     core.wait_for_ack_barrier().await;
     let members = core.members.borrow();
     if let Some(target) = work.targets.iter().find(|target| members.get(target.member).state == crate::MemberState::Failed) {
-        return Err(format!("member {} failed", members.get(target.member).config.name).into());
+        return Err(SweepFault::TargetFailed { drive: members.get(target.member).config.name.clone() });
     }
     Ok(Some(found))
 }
@@ -252,11 +252,8 @@ async fn lose(core: &Core, work: &Work<'_>, rows: &Range<MemberSector>, known: &
     }
     for RebuildTarget { member, .. } in targets.into_iter().filter(|target| !known.contains_key(&target.slot)) {
         if !core.mark_bad(member, rows.clone(), BadCause::Lost).await {
-            return Err(format!(
-                "rows {}.. cannot be reconstructed, and the bad-block log has no space to say so: replace the members with bad blocks",
-                rows.start
-            )
-            .into());
+            let reason = Box::new(SweepFault::Unreconstructible { row: rows.start.get() });
+            return Err(SweepFault::BadBlocksFull { reason });
         }
     }
     Ok(())

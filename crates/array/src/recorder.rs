@@ -5,7 +5,9 @@
 //! update before all of its writes have ended.
 
 use crate::address::{MemberSpace, SyncSpace};
-use crate::{AppendTerms, DriveSector, LogRecord, MemberConfig, MemberId, MemberSector, Refusal, Synced};
+use crate::{
+    AppendTerms, DriveSector, LogRecord, MemberConfig, MemberId, MemberSector, NoNewMembers, NotAdmitted, Refusal, Synced,
+};
 use std::ops::Range;
 use stria_block::{Data, IoError};
 
@@ -130,7 +132,7 @@ pub trait Recorder: Clone {
     /// It may not join, which is the default.
     fn admit(&mut self, member: MemberId, newcomer: &Self::Newcomer) -> Result<(MemberConfig, Option<usize>), Refusal> {
         let _ = (member, newcomer);
-        Err(Refusal::NotAdmitted("this format takes no new members".into()))
+        Err(NotAdmitted::new(NoNewMembers).into())
     }
 
     /// The writes that must be durable before the next superblock update: members that missed the last one, because a crash tore

@@ -2,6 +2,9 @@
 
 use crate::status::percent;
 use crate::{Level, MemberId, SweepKind, SweepStatus};
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
 use stria_block::{IoError, show_size};
 
 /// Why a command was refused. A member stands here by the name that it was opened with.
@@ -103,13 +106,55 @@ pub enum Refusal {
     /// Another drive has the slot to which this one was to return.
     #[error("slot {0} was given to another drive meanwhile; `add` this one again, and it becomes a spare")]
     SlotTaken(usize),
-    /// The format does not admit the drive: its sentence.
-    #[error("{0}")]
-    NotAdmitted(String),
+    /// The format does not admit the drive.
+    #[error(transparent)]
+    NotAdmitted(#[from] NotAdmitted),
     /// The array did not stop cleanly: the error of a member. The members are as after a power cut.
     #[error("{0}")]
     StopFailed(IoError),
 }
+
+/// Why a format does not admit a drive: a value of the format, which the engine hands on.
+#[derive(Clone, Debug)]
+pub struct NotAdmitted(Arc<dyn Error + Send + Sync>);
+
+impl NotAdmitted {
+    /// From the format's value.
+    pub fn new(reason: impl Error + Send + Sync + 'static) -> Self {
+        Self(Arc::new(reason))
+    }
+
+    /// The format's value, if it is of this type.
+    pub fn reason<E: Error + 'static>(&self) -> Option<&E> {
+        self.0.downcast_ref()
+    }
+}
+
+impl fmt::Display for NotAdmitted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Error for NotAdmitted {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.0.source()
+    }
+}
+
+/// Values of one meaning have the same words.
+impl PartialEq for NotAdmitted {
+    fn eq(&self, other: &Self) -> bool {
+        self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for NotAdmitted {}
+
+/// The format takes no new members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this format takes no new members")]
+pub struct NoNewMembers;
 
 impl Refusal {
     /// The refusal of a scrub beside a sweep that runs.

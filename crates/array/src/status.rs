@@ -132,21 +132,50 @@ pub enum SweepFault {
     /// A request to a member failed.
     #[error(transparent)]
     Io(#[from] IoError),
-    /// Anything else, in words.
-    #[error("{0}")]
-    Told(String),
-}
-
-impl From<String> for SweepFault {
-    fn from(words: String) -> Self {
-        Self::Told(words)
-    }
-}
-
-impl From<&str> for SweepFault {
-    fn from(words: &str) -> Self {
-        words.to_owned().into()
-    }
+    /// The array stops.
+    #[error("the array stops")]
+    ArrayStops,
+    /// The array has failed (R50).
+    #[error("the array has lost a member that it cannot do without: serve it again with that member, and this goes on")]
+    ArrayFailed,
+    /// The member that was being filled has failed.
+    #[error("member {drive} failed")]
+    TargetFailed {
+        /// The member.
+        drive: String,
+    },
+    /// No copy of these sectors can be read.
+    #[error("array sectors {start_sector}.. have no readable copy")]
+    NoCopy {
+        /// The first sector of the array.
+        start_sector: u64,
+    },
+    /// No copy of a member's row can be read.
+    #[error("row {row} of slot {slot} has no readable copy")]
+    NoCopyOfRow {
+        /// The row.
+        row: u64,
+        /// The slot of the member.
+        slot: usize,
+    },
+    /// Rows that cannot be filled have no space in the list of bad blocks.
+    #[error("{reason}, and the bad-block log has no space to say so: replace the members with bad blocks")]
+    BadBlocksFull {
+        /// Why they cannot be filled.
+        reason: Box<SweepFault>,
+    },
+    /// Rows cannot be reconstructed.
+    #[error("rows {row}.. cannot be reconstructed")]
+    Unreconstructible {
+        /// The first row.
+        row: u64,
+    },
+    /// The write log of this run cannot begin.
+    #[error("the write log cannot begin, and is tried again every 10 s: {reason}")]
+    LogCannotBegin {
+        /// Why.
+        reason: IoError,
+    },
 }
 
 /// What a sweep found, in sectors of the sync space.

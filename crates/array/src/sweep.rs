@@ -388,7 +388,7 @@ async fn run(
     if kind == SweepKind::Rebuild
         && let Err(error) = core.log_open().await
     {
-        let cause = StopCause::Failed(format!("the write log cannot begin, and is tried again every 10 s: {error}").into());
+        let cause = StopCause::Failed(SweepFault::LogCannotBegin { reason: error });
         core.event(Event::SweepStopped { kind, cause, at_sector: from.get(), goes_on: true });
         let due = core.clock.wake_at(&core.ready, core.now() + AGAIN_AFTER);
         core.ready.until(&core.sweep_changed, || core.now() >= due || sweeper.halts(core, kind)).await;
@@ -444,7 +444,7 @@ async fn fill(core: &Core, target: &RebuildTarget, range: Range<SweepSector>) ->
     let bad = core.members.borrow().get(target.member).bad_rows(&rows_of_sweep(&range));
     for (rows, _) in bad.iter().flat_map(|rows| of_level!(core, P => P::recoverable(core, target.slot, rows))) {
         if core.run.is_stopping() {
-            return Err("the array stops".into());
+            return Err(SweepFault::ArrayStops);
         }
         let window = SweepSector::of_row(rows.start)..SweepSector::of_row(rows.end);
         of_level!(core, P => P::sweep(core, &work, window).await)?;

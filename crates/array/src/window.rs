@@ -19,9 +19,7 @@ pub(crate) const WINDOW_SECTORS: u64 = 256;
 pub(crate) fn check_health(core: &Core) -> Result<(), SweepFault> {
     match core.health() {
         Health::Optimal | Health::Degraded => Ok(()),
-        Health::Failed => {
-            Err("the array has lost a member that it cannot do without: serve it again with that member, and this goes on".into())
-        }
+        Health::Failed => Err(SweepFault::ArrayFailed),
     }
 }
 

@@ -11,9 +11,7 @@ use crate::words::event::{EventSentence, told_as_one};
 use crate::words::plan::Failures;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use stria_array::{
-    Event, Health, Level, LogStatus, MemberState, MemberStatus, StopCause, SweepFault, SweepKind, SweepStatus, Synced,
-};
+use stria_array::{Event, Health, Level, LogStatus, MemberState, MemberStatus, StopCause, SweepKind, SweepStatus, Synced};
 use stria_block::{IoError, Latency, SECTOR_BYTES};
 use stria_drive::{DriveKind, Way, monotonic_now};
 use stria_format::md::uuid_text;
@@ -653,8 +651,8 @@ fn cause_of(notice: &Notice) -> Option<ErrorSentence> {
             | HostSentence::MemberGone { drive, .. }
             | HostSentence::SpareGone { drive, .. },
         ) => words::drop::said_of(cause, drive),
-        (Event::NoSpace { error, .. } | Event::SuperblockRefused { error, .. }, _)
-        | (Event::SweepStopped { cause: StopCause::Failed(SweepFault::Io(error)), .. }, _) => words::io::said_of(error),
+        (Event::NoSpace { error, .. } | Event::SuperblockRefused { error, .. }, _) => words::io::said_of(error),
+        (Event::SweepStopped { cause: StopCause::Failed(fault), .. }, _) => words::sweep::said_of(fault),
         _ => None,
     }
 }

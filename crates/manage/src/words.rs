@@ -1,7 +1,7 @@
 //! Sentences for people that programs can tell apart: refusals, warnings, events, plans, results and orders of the service.
 //!
 //! ```text
-//!   values of lower crates ─ denial drive drop firmware health host io join refusal start ─▶ error, warning
+//!   values of lower crates ─ create denial drive … start sweep unserved ─▶ error, warning
 //!   texts of steps         ─ event::told reads them back ─▶ result, warning, error
 //!   requests of the API    ─ request ─▶ order
 //! ```
@@ -10,6 +10,7 @@
 //! is here decides nothing: it neither reads a drive nor knows the service.
 
 pub mod alarm;
+pub mod create;
 pub mod denial;
 pub mod drive;
 pub mod drop;
@@ -27,5 +28,7 @@ pub mod refusal;
 pub mod request;
 pub mod result;
 pub mod start;
+pub mod sweep;
+pub mod unserved;
 pub mod warning;
 pub mod warning_values;

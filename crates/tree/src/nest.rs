@@ -6,7 +6,7 @@
 //! Everything is read before anything is written. The result is plans: an array is bound from its plan, on every lane alike.
 
 use crate::plan::{Plan, PlannedMember};
-use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, Options, Stranger, assemble};
+use stria_format::md::assemble::{AssembleError, AssembleErrorKind, Assembly, Obstacle, Options, Stranger, assemble};
 use stria_format::md::superblock::SuperblockError;
 use stria_format::md::{Candidate, uuid_text};
 
@@ -59,9 +59,9 @@ pub struct Nested<R, E> {
 impl<R, E> Nested<R, E> {
     /// An array cannot be made ready, or not be read: the others are found all the same.
     fn refuse<P: Provider<Error = E>>(&mut self, assembly: &mut Assembly, error: E) -> Result<(), E> {
-        let Some(reason) = P::refusal(&error) else { return Err(error) };
+        let Some(fault) = P::refusal(&error) else { return Err(error) };
         let kind = AssembleErrorKind::Unserved;
-        assembly.outcome = Err(AssembleError { array: assembly.name.clone(), kind, reason: reason.into() });
+        assembly.outcome = Err(AssembleError { array: assembly.name.clone(), kind, reason: Obstacle::Unready { fault } });
         self.refused.push(error);
         Ok(())
     }
@@ -190,10 +190,10 @@ fn plan_one<P: Provider>(
     provider.begin_level(&mut assemblies);
     let missing = || {
         let reason = match is_new {
-            true => "what was just written cannot be read back: look at the drives, and create it again",
-            false => "it is no longer on its drives: see `stria examine`",
+            true => Obstacle::NotReadBack,
+            false => Obstacle::Gone,
         };
-        AssembleError { array: uuid_text(uuid), kind: AssembleErrorKind::Damaged, reason: reason.into() }
+        AssembleError { array: uuid_text(uuid), kind: AssembleErrorKind::Damaged, reason }
     };
     let assembly = assemblies.iter().find(|assembly| assembly.uuid == *uuid).ok_or_else(missing)?;
     if let Err(error) = &assembly.outcome {
@@ -205,9 +205,6 @@ fn plan_one<P: Provider>(
 /// Why a span does not start if nothing is left of the array above it.
 fn without_upper(span: &Assembly, error: &SuperblockError) -> AssembleError {
     let upper = span.freshest.span_of.map_or_else(String::new, |uuid| uuid_text(&uuid));
-    let reason = format!(
-        "it is a span of array {upper}, whose superblock is not on it ({error}): either `create` was broken off, and has to be done \
-         again, or the first blocks of the span are lost"
-    );
-    AssembleError { array: span.name.clone(), kind: AssembleErrorKind::Damaged, reason: reason.into() }
+    let reason = Obstacle::WithoutUpper { upper, fault: error.to_string() };
+    AssembleError { array: span.name.clone(), kind: AssembleErrorKind::Damaged, reason }
 }

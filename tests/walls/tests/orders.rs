@@ -17,8 +17,8 @@ fn of_the_program() {
     holds(
         "crates/manage",
         "
-        settings words::plan_values words::order words::result words::warning_values words::error words::io words::plan words::drop
-        words::refusal words::join words::denial words::drive words::health words::host words::alarm words::warning words::start
+        settings words::plan_values words::order words::result words::warning_values words::error words::create words::unserved words::io words::sweep
+        words::plan words::drop words::join words::refusal words::denial words::drive words::health words::host words::alarm words::warning words::start
         words::firmware words::event
         api system::clock log system::threads events::log system::mounts system::udev toml_line system::atomic_file
         control::sockets lane_spec system::directory service::free ledger fronts::ublk
@@ -70,7 +70,7 @@ fn of_the_formats() {
         "crates/format",
         "
         fields read
-        md::badblocks md::bitmap md::span md::superblock md::shape md::checksums md::log md::ppl md::servable md::counts detect
+        md::badblocks md::unserved md::bitmap md::span md::superblock md::shape md::checksums md::log md::ppl md::servable md::counts detect
         md::member md::lane_log md::create md::recorder md::assemble md::examine md::raw firmware
         ",
     );
@@ -147,7 +147,7 @@ fn of_tools() {
 fn arrows_uphill_are_found_through_crate_super_and_exports() {
     let order = "
         fields read
-        md::badblocks md::bitmap md::span md::superblock md::servable md::shape md::ppl md::log md::checksums md::counts md::member
+        md::badblocks md::unserved md::bitmap md::span md::superblock md::servable md::shape md::ppl md::log md::checksums md::counts md::member
         detect md::lane_log md::create md::recorder md::assemble md::raw firmware md::gone
     ";
     let faults = Order::new("crates/format", order).faults();

@@ -1,8 +1,9 @@
 //! Arrays over given devices, without metadata, to measure only the engine and the members.
 
 use crate::Shape;
-use stria_array::{ArrayConfig, ArrayDevice, Geometry, GeometryError, Level, NoMetadata};
+use stria_array::{ArrayConfig, ArrayDevice, Geometry, Level, NoMetadata};
 use stria_block::{BlockDevice, Completion, Limits, Nanos, Request};
+use stria_format::md::create::CreateError;
 use stria_host::ArrayLevel;
 
 /// An array of `level` in its default layout, clean, over all of each member; for 50 and 60 of two spans.
@@ -14,7 +15,7 @@ pub fn array_over(
     level: ArrayLevel,
     strip_sectors: u64,
     mut members: Vec<Box<dyn BlockDevice>>,
-) -> Result<(Box<dyn BlockDevice>, Shape), GeometryError> {
+) -> Result<(Box<dyn BlockDevice>, Shape), CreateError> {
     match level {
         ArrayLevel::Single(level) => {
             let sizes: Vec<u64> = members.iter().map(|member| member.limits().size_sectors).collect();
@@ -26,8 +27,7 @@ pub fn array_over(
         ArrayLevel::Striped(level) => {
             let count = members.len();
             if !count.is_multiple_of(2) {
-                let takes = "an even number of".into();
-                return Err(GeometryError::MemberCount { level: Level::Raid0, takes, count });
+                return Err(CreateError::UnequalSpans { drive_count: count, span_count: 2 });
             }
             let second = members.split_off(count / 2);
             let (first, shape) = array_over(ArrayLevel::Single(level), strip_sectors, members)?;

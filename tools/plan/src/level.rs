@@ -122,9 +122,9 @@ impl Level {
         let sizes = vec![MEMBER_SECTORS; (members / spans).min(most + 1)];
         match Geometry::new(level, level.default_layout(), STRIP_SECTORS, &sizes) {
             Ok(_) => None,
-            Err(GeometryError::MemberCount { takes, .. }) => {
+            Err(GeometryError::MemberCount { least, most, .. }) => {
                 let each = if spans == 1 { "" } else { " in each span" };
-                Some(format!("{self} takes {takes} members{each}, not {}", members / spans))
+                Some(format!("{self} takes {least} to {most} members{each}, not {}", members / spans))
             }
             Err(error) => Some(format!("{self}: {error}")),
         }

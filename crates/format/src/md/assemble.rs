@@ -21,6 +21,7 @@ use self::updates::{are_rivals, as_freshest_says, counts, has_torn_update, misse
 use self::verdicts::suffices;
 pub use self::warning::StartWarning;
 use super::bitmap::BitmapError;
+pub use super::counts::Contradiction;
 use super::log::FoundLog;
 use super::member::{Candidate, Member};
 use super::recorder::{MdRecorder, MemberMetadata, Stamp, Unreturnable};
@@ -31,8 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use stria_array::address::MemberSpace;
 use stria_array::{
-    ArrayConfig, Geometry, GeometryError, Layout, Level, LogConfig, MemberConfig, MemberId, NEW_DATA_SECTORS_MAX, SlotConfig,
-    Synced,
+    ArrayConfig, Geometry, Layout, Level, LogConfig, MemberConfig, MemberId, NEW_DATA_SECTORS_MAX, SlotConfig, Synced,
 };
 use thiserror::Error;
 
@@ -301,14 +301,6 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
         .zip(&adapted)
         .map(|(one, adapted)| Found { member: adapted.as_ref().unwrap_or(one.member), ..*one })
         .collect();
-    let mut assembly = Assembly {
-        uuid: freshest.header.set_uuid,
-        name: freshest.name(),
-        freshest: freshest.clone(),
-        drives: Vec::new(),
-        missing_slots: Vec::new(),
-        outcome: Err(AssembleError { array: freshest.name(), kind: AssembleErrorKind::Damaged, reason: "".into() }),
-    };
     let mut sorter = Sorter { freshest, outdated, verdicts: BTreeMap::new(), conflict: None };
     for found in &found {
         sorter.judge(found);
@@ -322,20 +314,18 @@ fn assemble_one(found: Vec<Found>, options: &Options) -> Assembly {
     if !options.force {
         sorter.refuse_firmware_raid(&found);
     }
-    assembly.outcome = sorter.start(&found, options);
-    assembly.missing_slots = sorter.missing_slots();
-    for found in found.iter().chain(&others) {
+    let outcome = sorter.start(&found, options);
+    let missing_slots = sorter.missing_slots();
+    let report = |found: &Found| {
         let verdict = sorter.verdicts.remove(&found.drive).unwrap_or_else(|| Verdict::Unusable {
-            reason: Unusable::Told(format!(
-                "its superblock is of version 1.{}, and those of the other members are of 1.{version}",
-                found.superblock().minor_version()
-            )),
+            reason: Unusable::OtherVersion { minor: found.superblock().minor_version(), others_minor: version },
         });
-        let (drive, name, events) = (found.drive, found.candidate.name.clone(), found.events());
-        assembly.drives.push(DriveReport { drive, name, events, verdict });
-    }
-    assembly.drives.sort_by_key(|report| report.drive);
-    assembly
+        DriveReport { drive: found.drive, name: found.candidate.name.clone(), events: found.events(), verdict }
+    };
+    let mut drives: Vec<DriveReport> = found.iter().chain(&others).map(report).collect();
+    drives.sort_by_key(|report| report.drive);
+    let (uuid, name, freshest) = (freshest.header.set_uuid, freshest.name(), freshest.clone());
+    Assembly { uuid, name, freshest, drives, missing_slots, outcome }
 }
 
 struct Sorter<'a> {
@@ -411,29 +401,29 @@ impl Sorter<'_> {
         Ok(Start { config, drives: participants.drives, recorder, warnings })
     }
 
-    fn error(&self, kind: AssembleErrorKind, reason: impl Into<Obstacle>) -> AssembleError {
-        AssembleError { array: self.freshest.name(), kind, reason: reason.into() }
+    fn error(&self, kind: AssembleErrorKind, reason: Obstacle) -> AssembleError {
+        AssembleError { array: self.freshest.name(), kind, reason }
     }
 
     /// The shape of the array, if Stria serves all that its members hold.
     fn served_shape(&self, found: &[Found], options: &Options) -> Result<(Level, Layout), AssembleError> {
-        let unserved = |reason: String| self.error(AssembleErrorKind::Unserved, reason);
-        self.freshest.servable().map_err(|error| unserved(error.to_string()))?;
-        let shape = layout_of(&self.freshest.header).map_err(|error| unserved(error.to_string()))?;
+        let unserved = |reason: Obstacle| self.error(AssembleErrorKind::Unserved, reason);
+        self.freshest.servable().map_err(|error| unserved(error.into()))?;
+        let shape = layout_of(&self.freshest.header).map_err(|error| unserved(error.into()))?;
         let block_bytes = self.freshest.header.logical_block_size;
         if !options.force && found.iter().all(|found| found.candidate.logical_block_bytes < block_bytes) {
-            return Err(self.error(AssembleErrorKind::Unserved, Obstacle::BlocksOfAllSmaller { block_bytes }));
+            return Err(unserved(Obstacle::BlocksOfAllSmaller { block_bytes }));
         }
         for found in found.iter().filter(|found| !matches!(self.verdicts[&found.drive], Verdict::Unusable { .. })) {
             let name = &found.candidate.name;
-            found.superblock().servable().map_err(|error| unserved(format!("{name}: {error}")))?;
-            if let Some(Err(BitmapError::Unserved(what))) = &found.member.bitmap {
-                return Err(unserved(format!("{name}: {what}")));
+            let servable = found.superblock().servable();
+            servable.map_err(|reason| unserved(Obstacle::MemberUnserved { drive: name.clone(), reason }))?;
+            if let Some(Err(BitmapError::Unserved(reason))) = &found.member.bitmap {
+                return Err(unserved(Obstacle::BitmapUnserved { drive: name.clone(), reason: reason.clone() }));
             }
             let speaks = |log: &&FoundLog| log.speaks_for(self.freshest.utime_micros());
             if let Some(log) = found.member.log.as_ref().filter(speaks).filter(|log| !log.is_understood()) {
-                let reason = Obstacle::LogOfAnotherVersion { drive: name.clone(), version: log.version };
-                return Err(self.error(AssembleErrorKind::Unserved, reason));
+                return Err(unserved(Obstacle::LogOfAnotherVersion { drive: name.clone(), version: log.version }));
             }
         }
         Ok(shape)
@@ -519,7 +509,7 @@ impl Sorter<'_> {
     }
 
     fn geometry(&self, found: &[Found], level: Level, layout: Layout) -> Result<Geometry, AssembleError> {
-        let unserved = |reason: String| self.error(AssembleErrorKind::Unserved, reason);
+        let unserved = |reason: Obstacle| self.error(AssembleErrorKind::Unserved, reason);
         let header = &self.freshest.header;
         let mut sizes = vec![header.size; self.slot_count()];
         if !level.is_redundant() {
@@ -534,15 +524,10 @@ impl Sorter<'_> {
             }
         }
         let geometry =
-            Geometry::new(level, layout, u64::from(header.chunksize), &sizes).map_err(|error| unserved(not_served(&error)))?;
+            Geometry::new(level, layout, u64::from(header.chunksize), &sizes).map_err(|error| unserved(error.into()))?;
         let unequal = (1..geometry.slot_count()).any(|slot| geometry.member_sectors(slot) != geometry.member_sectors(0));
         if matches!(layout, Layout::Zones(_)) && unequal && header.feature_map & feature::RAID0_LAYOUT == 0 {
-            return Err(unserved(
-                "its members are unequal and its superblocks do not say in which of two ways Linux striped them; \
-                 record it once: mdadm --assemble --update=layout-alternate (or layout-original, if it was written \
-                 under Linux before 3.14)"
-                    .into(),
-            ));
+            return Err(unserved(Obstacle::ZonesUnknown));
         }
         Ok(geometry)
     }
@@ -608,17 +593,4 @@ struct Participants {
 /// Says that a member missed so many superblock updates.
 pub fn missed(events: u64) -> String {
     format!("missed {events} superblock {}", if events == 1 { "update" } else { "updates" })
-}
-
-/// Says of an array that exists what the sentences of [`GeometryError`] say of one that is to be made.
-fn not_served(error: &GeometryError) -> String {
-    match error {
-        GeometryError::Strip { strip_sectors } => format!(
-            "its strip of {strip_sectors} sectors is not a power of two from 4K to 64M, and Stria serves no other; Linux does"
-        ),
-        GeometryError::NoCopies { layout } => {
-            format!("its layout {layout} keeps fewer than 2 copies of everything, and neither Stria nor Linux serves that")
-        }
-        other => format!("Stria does not serve this shape ({other}); Linux may"),
-    }
 }

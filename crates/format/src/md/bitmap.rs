@@ -7,6 +7,7 @@
 //!
 //! Source: `bitmap.h` and `super1.c` of mdadm, `md-bitmap.c` of Linux. Sizes and positions are those of mdadm 4.2.
 
+use super::unserved::UnservedBitmap;
 use crate::fields::on_disk;
 use thiserror::Error;
 
@@ -68,8 +69,8 @@ pub enum BitmapError {
     #[error("the write-intent bitmap is damaged: {0}")]
     Damaged(String),
     /// It is of a kind that is not served.
-    #[error("{0}")]
-    Unserved(String),
+    #[error(transparent)]
+    Unserved(#[from] UnservedBitmap),
 }
 
 /// A bitmap, header and bits.
@@ -157,23 +158,9 @@ impl Bitmap {
         }
         match header.version {
             3 | 4 => {}
-            5 => {
-                return Err(BitmapError::Unserved(
-                    "the array's bitmap belongs to a cluster, which Stria does not join; serve it where the cluster runs".into(),
-                ));
-            }
-            6 => {
-                return Err(BitmapError::Unserved(
-                    "the array has a lockless bitmap (Linux 6.18), which this version of Stria does not know; \
-                     under Linux, mdadm --grow --bitmap=internal changes it"
-                        .into(),
-                ));
-            }
-            other => {
-                return Err(BitmapError::Unserved(format!(
-                    "the array's bitmap has version {other}, and 3 and 4 are served; under Linux, mdadm --grow --bitmap=none and then --bitmap=internal makes a new one"
-                )));
-            }
+            5 => return Err(UnservedBitmap::Cluster.into()),
+            6 => return Err(UnservedBitmap::Lockless.into()),
+            version => return Err(UnservedBitmap::Version { version }.into()),
         }
         if !header.chunksize.is_power_of_two() || header.chunksize < 512 {
             return damaged(format!("chunks of {} bytes", header.chunksize));

@@ -14,6 +14,17 @@
 
 use super::superblock::{Role, Superblock};
 
+/// Why the counts of two members cannot both be true.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Contradiction {
+    /// They are too far apart.
+    #[error("no array makes as many superblock updates while a member is away")]
+    TooFarApart,
+    /// The member with the lower count recorded the loss of the other one.
+    #[error("the second had recorded the loss of the first, and the first has no record of it")]
+    LossUnrecorded,
+}
+
 /// 2^32: at ten superblock updates a second, 13 years in which the other member was away.
 const APART_MAX: u64 = 1 << 32;
 
@@ -28,13 +39,13 @@ pub(crate) fn contradiction<'a>(
     freshest: &Superblock,
     other: &Superblock,
     mut found: impl Iterator<Item = &'a Superblock>,
-) -> Option<&'static str> {
+) -> Option<Contradiction> {
     let ahead = freshest.header.events.saturating_sub(other.header.events);
     if ahead == 0 || !freshest.is_in_sync() || !other.is_in_sync() {
         return None;
     }
     if ahead > APART_MAX {
-        return Some("no array makes as many superblock updates while a member is away");
+        return Some(Contradiction::TooFarApart);
     }
     // Had the freshest run without the other, it would name it as failed. Had it returned to the other, it would have been
     // filled.
@@ -49,5 +60,5 @@ pub(crate) fn contradiction<'a>(
     // A count that was altered does not make the member's last update younger.
     let is_older = freshest.updated_s() < other.updated_s();
     let lost = is_older && names(freshest, other) && !names(other, freshest) && !found.any(tells_of_another);
-    lost.then_some("the second had recorded the loss of the first, and the first has no record of it")
+    lost.then_some(Contradiction::LossUnrecorded)
 }

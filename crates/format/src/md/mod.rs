@@ -22,6 +22,7 @@ mod servable;
 mod shape;
 pub(crate) mod span;
 pub mod superblock;
+mod unserved;
 
 pub use crate::read::Read;
 pub use assemble::{Assembly, Options, Start, Verdict, assemble};
@@ -33,3 +34,4 @@ pub use member::{Candidate, Member};
 pub use recorder::{Change, MdRecorder};
 pub use shape::{LayoutNumbers, layout_of, numbers_of};
 pub use superblock::{Role, Superblock, SuperblockError, uuid_text};
+pub use unserved::{Unserved, UnservedBitmap};

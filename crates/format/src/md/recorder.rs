@@ -36,7 +36,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use stria_array::address::{MemberSpace, Sectors, in_data_area, on_drive};
 use stria_array::{
-    ArrayState, DriveSector, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, Recorder, Refusal, Synced,
+    ArrayState, DriveSector, Geometry, MemberConfig, MemberId, MemberSector, MetadataWrite, NotAdmitted, Recorder, Refusal,
+    Synced,
 };
 use stria_block::Buffer;
 use stria_integrity::HEADERS_SECTORS;
@@ -683,7 +684,7 @@ impl Recorder for MdRecorder {
             Newcomer::Former(candidate) => self.take_back(member, candidate).map(|(slot, config)| (config, Some(slot))),
             Newcomer::Spare(adopt) => self.adopt(member, adopt).map(|(config, _)| (config, None)),
         };
-        admitted.map_err(|error| Refusal::NotAdmitted(error.to_string()))
+        admitted.map_err(|error| NotAdmitted::new(error).into())
     }
 
     fn rewrite_last_update(&mut self) -> Vec<MetadataWrite> {

@@ -2,60 +2,47 @@
 
 use super::ppl::PplLocation;
 use super::shape::layout_of;
-use super::superblock::{Role, Superblock, SuperblockError, feature};
+use super::superblock::{Role, Superblock, feature};
+use super::unserved::Unserved;
 
 impl Superblock {
     /// Checks that Stria can serve an array with this superblock.
     ///
     /// # Errors
-    /// [`SuperblockError::Unserved`] with a sentence that names the feature and the remedy.
-    pub fn servable(&self) -> Result<(), SuperblockError> {
+    /// What it asks for that Stria does not serve.
+    pub fn servable(&self) -> Result<(), Unserved> {
         let header = &self.header;
-        let unserved = |what: &str| Err(SuperblockError::Unserved(what.to_owned()));
         let known = feature::NAMES.iter().fold(0, |all, (bit, _)| all | bit);
         if header.feature_map & !known != 0 {
-            return Err(SuperblockError::Unserved(format!(
-                "the superblock has feature bits 0x{:x} that this version of Stria does not know; \
-                 use the software that wrote it, or a newer Stria",
-                header.feature_map & !known
-            )));
+            return Err(Unserved::Features { bits: header.feature_map & !known });
         }
         if header.pad0 != 0 || header.pad3.iter().any(|&byte| byte != 0) {
-            return unserved("the superblock uses fields that this version of Stria does not know; use a newer Stria");
+            return Err(Unserved::Fields);
         }
         if self.has(feature::RESHAPE_ACTIVE | feature::RESHAPE_BACKWARDS | feature::NEW_OFFSET) {
-            return unserved("a reshape is in progress; let Linux md finish it (mdadm --assemble), then come back");
+            return Err(Unserved::Reshape);
         }
         if self.has(feature::CLUSTERED) {
-            return unserved("the array is shared by a cluster, which Stria does not join; serve it where the cluster runs");
+            return Err(Unserved::Cluster);
         }
         if self.has(feature::JOURNAL) || self.role() == Role::Journal {
-            return unserved(
-                "the array has a journal device, which may hold writes that the members lack; \
-                 remove it under Linux first (assemble, then fail and remove the journal)",
-            );
+            return Err(Unserved::JournalDevice);
         }
         if let Some(place) = PplLocation::of(self) {
             if header.level != 5 || self.has(feature::BITMAP_OFFSET) || self.has(feature::PPL) == self.has(feature::MULTIPLE_PPLS)
             {
-                return unserved(
-                    "the superblock names a partial parity log where md keeps none: beside a bitmap, of two kinds, or at a \
-                     level other than 5",
-                );
+                return Err(Unserved::PartialParityLogMisplaced);
             }
             if !place.suffices() {
-                return unserved(
-                    "the array's partial parity log has less than 132 KiB of space; \
-                     under Linux, mdadm --grow --consistency-policy=resync removes it, and =ppl makes it anew",
-                );
+                return Err(Unserved::PartialParityLogTooShort);
             }
         }
-        let lbs = header.logical_block_size;
-        if lbs != 0 && !(lbs.is_power_of_two() && (512..=4096).contains(&lbs)) {
-            return Err(SuperblockError::Unserved(format!("the array has logical blocks of {lbs} bytes")));
+        let block_bytes = header.logical_block_size;
+        if block_bytes != 0 && !(block_bytes.is_power_of_two() && (512..=4096).contains(&block_bytes)) {
+            return Err(Unserved::Blocks { block_bytes });
         }
         if self.has(feature::RAID0_LAYOUT) && header.level != 0 {
-            return unserved("the superblock has the RAID 0 layout bit at another level");
+            return Err(Unserved::LayoutBit);
         }
         layout_of(&self.header).map(|_| ())
     }

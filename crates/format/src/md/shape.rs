@@ -2,7 +2,8 @@
 //!
 //! Source: `raid5.h`, `raid10.c` and `raid0.c` of Linux (`ALGORITHM_*`, `setup_geo`, `RAID0_*_LAYOUT`).
 
-use super::superblock::{Header, SuperblockError, feature};
+use super::superblock::{Header, feature};
+use super::unserved::Unserved;
 use stria_array::{Copies, Family, Layout, Level, ParityLayout, Zones};
 
 /// A level and layout as the superblock holds them.
@@ -57,9 +58,8 @@ pub fn numbers_of(level: Level, layout: Layout) -> LayoutNumbers {
 /// The level that a superblock names.
 ///
 /// # Errors
-/// [`SuperblockError::Unserved`] for a level that Stria does not serve.
-pub fn level_of(header: &Header) -> Result<Level, SuperblockError> {
-    let unserved = |what: String| Err(SuperblockError::Unserved(what));
+/// A level that Stria does not serve.
+pub fn level_of(header: &Header) -> Result<Level, Unserved> {
     match header.level {
         -1 => Ok(Level::Linear),
         0 => Ok(Level::Raid0),
@@ -68,9 +68,9 @@ pub fn level_of(header: &Header) -> Result<Level, SuperblockError> {
         5 => Ok(Level::Raid5),
         6 => Ok(Level::Raid6),
         10 => Ok(Level::Raid10),
-        -4 => unserved("md multipath is not served; use the kernel's dm-multipath".into()),
-        -5 => unserved("md faulty (a test of drives) is not served".into()),
-        other => unserved(format!("RAID level {other} is unknown to md")),
+        -4 => Err(Unserved::Multipath),
+        -5 => Err(Unserved::Faulty),
+        level => Err(Unserved::LevelUnknown { level }),
     }
 }
 
@@ -83,9 +83,8 @@ pub(crate) fn keeps_parity(header: &Header) -> bool {
 /// does no harm if its members are equal.
 ///
 /// # Errors
-/// [`SuperblockError::Unserved`] for a level or layout that Stria does not serve.
-pub fn layout_of(header: &Header) -> Result<(Level, Layout), SuperblockError> {
-    let unserved = |what: String| Err(SuperblockError::Unserved(what));
+/// A level or layout that Stria does not serve.
+pub fn layout_of(header: &Header) -> Result<(Level, Layout), Unserved> {
     let number = header.layout;
     let level = level_of(header)?;
     let layout = match level {
@@ -94,19 +93,19 @@ pub fn layout_of(header: &Header) -> Result<(Level, Layout), SuperblockError> {
             1 => Layout::Zones(Zones::Original),
             2 => Layout::Zones(Zones::Alternate),
             _ if header.feature_map & feature::RAID0_LAYOUT == 0 => Layout::Zones(Zones::Alternate),
-            _ => return unserved(format!("RAID 0 layout {number} is unknown; 1 and 2 are")),
+            _ => return Err(Unserved::ZonesUnknown { layout: number }),
         },
         Level::Raid5 | Level::Raid6 => match PARITY.iter().find(|(known, n)| *n == number && known.suits(level)) {
             Some((parity, _)) => Layout::Parity(*parity),
-            None => return unserved(format!("layout {number} of RAID level {level} is not served")),
+            None => return Err(Unserved::ParityLayout { layout: number, level }),
         },
         Level::Raid10 => {
             let (near, far) = (number as u8, (number >> 8) as u8);
             if number >> 17 != 0 {
-                return unserved(format!("RAID 10 layout 0x{number:x} uses far sets, which are not served"));
+                return Err(Unserved::FarSets { layout: number });
             }
             if near == 0 || far == 0 {
-                return unserved(format!("RAID 10 layout 0x{number:x} has no copies"));
+                return Err(Unserved::NoCopies { layout: number });
             }
             Layout::Copies(Copies { near, far, offset: number >> 16 & 1 == 1 })
         }

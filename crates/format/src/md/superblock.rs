@@ -235,7 +235,7 @@ impl fmt::Display for Role {
     }
 }
 
-/// The reason why bytes are no superblock, or not one that Stria serves.
+/// The reason why bytes are no superblock.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SuperblockError {
     /// The magic number is not there.
@@ -247,9 +247,6 @@ pub enum SuperblockError {
     /// The superblock is damaged.
     #[error("the md superblock is damaged: {0}")]
     Damaged(String),
-    /// It is undamaged, but requires a feature that Stria does not have.
-    #[error("{0}")]
-    Unserved(String),
 }
 
 /// An undamaged superblock of version 1: its checksum is right and its positions are within the member.

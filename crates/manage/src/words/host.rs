@@ -4,7 +4,6 @@ use crate::words::error::{ErrorSentence, Words};
 use crate::words::{denial, drive, io};
 use std::path::Path;
 use stria_drive::DriveError;
-use stria_format::md::create::CreateError;
 use stria_host::HostError;
 
 impl From<HostError> for Words {
@@ -38,7 +37,7 @@ impl From<HostError> for Words {
             }
             HostError::Io(error) => io::said_of(error),
             HostError::Denied(denial) => Some(denial::said_of(denial)),
-            HostError::Create(CreateError::Name { name }) => Some(ErrorSentence::NameUnusable { name: name.clone() }),
+            HostError::Create(error) => Some(error.into()),
             _ => None,
         };
         // A program shows the sentence in place of the text, so a sentence that differs from the text is left out.

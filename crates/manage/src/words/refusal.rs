@@ -1,8 +1,9 @@
 //! The sentences of the engine's refusals.
 
 use crate::words::error::{ErrorSentence, Words};
-use stria_array::Refusal;
+use stria_array::{NoNewMembers, Refusal};
 use stria_block::show_size;
+use stria_format::md::recorder::AdoptError;
 
 impl From<Refusal> for Words {
     fn from(refusal: Refusal) -> Self {
@@ -35,7 +36,11 @@ impl From<Refusal> for Words {
                 Say::BlocksOfDriveTooLarge { drive: name, drive_bytes: block_bytes.into(), array_bytes: array_bytes.into() }
             }
             Refusal::SlotTaken(slot) => Say::SlotTaken { slot },
-            Refusal::NotAdmitted(text) => return text.into(),
+            Refusal::NotAdmitted(why) => match why.reason::<AdoptError>() {
+                Some(error) => return error.into(),
+                None if why.reason::<NoNewMembers>().is_some() => Say::NoNewMembers {},
+                None => return why.to_string().into(),
+            },
             Refusal::StopFailed(error) => return (&error).into(),
         }
         .into()
@@ -45,7 +50,8 @@ impl From<Refusal> for Words {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use stria_array::{Level, MemberId, SweepKind};
+    use stria_array::{Level, MemberId, NotAdmitted, SweepKind};
+    use stria_format::md::recorder::Unreturnable;
 
     /// Programs get the sentence, and logs the engine's own text: both say the same.
     #[test]
@@ -75,12 +81,15 @@ mod tests {
             Refusal::TooSmall { name: drive(), missing_bytes: 1 << 20, needed_bytes: 1 << 30 },
             Refusal::BlocksTooLarge { name: drive(), block_bytes: 4096, array_bytes: 512 },
             Refusal::SlotTaken(3),
+            NotAdmitted::new(NoNewMembers).into(),
+            NotAdmitted::new(AdoptError::from(Unreturnable::RebuildUnended)).into(),
         ];
         for refusal in refusals {
             let words = Words::from(refusal.clone());
             assert_eq!(words.text, refusal.to_string());
-            assert!(words.said.is_some(), "{refusal:?}");
+            assert_eq!(words.said.map(|said| said.to_string()), Some(refusal.to_string()), "{refusal:?}");
         }
-        assert_eq!(Words::from(Refusal::NotAdmitted("it rains".into())), Words { text: "it rains".into(), said: None });
+        let unknown = NotAdmitted::new(std::io::Error::other("it rains"));
+        assert_eq!(Words::from(Refusal::from(unknown)), Words { text: "it rains".into(), said: None });
     }
 }

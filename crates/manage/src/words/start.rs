@@ -4,7 +4,7 @@ use crate::words::error::{Cause, Causes, ErrorSentence, Words};
 use crate::words::warning::WarningSentence;
 use crate::words::warning_values::Updates;
 use stria_block::show_size;
-use stria_format::md::assemble::{AssembleError, LackOfLog, Obstacle, Remedy, StartWarning, Unusable, Verdict};
+use stria_format::md::assemble::{AssembleError, Contradiction, LackOfLog, Obstacle, Remedy, StartWarning, Unusable, Verdict};
 use stria_host::{OpenWarning, StaysOut};
 
 impl From<&AssembleError> for Words {
@@ -39,6 +39,7 @@ fn of_obstacle(obstacle: &Obstacle) -> Option<ErrorSentence> {
         Obstacle::LogOfAnotherVersion { drive, version } => Say::LogOfAnotherVersion { drive, version: version.to_string() },
         Obstacle::WriteBehind { drive } => Say::WriteBehind { drive },
         Obstacle::NoBitmapReadable { fault } => Say::NoBitmapReadable { fault },
+        Obstacle::BitmapDoesNotFit { fault } => Say::BitmapDoesNotFit { fault },
         Obstacle::TooFew { slots, slot_count, survives, remedies } => {
             let survives = survives.map_or("none".to_owned(), |count| count.to_string());
             let advice = remedies.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
@@ -61,7 +62,32 @@ fn of_obstacle(obstacle: &Obstacle) -> Option<ErrorSentence> {
                 }
             }
         }
-        Obstacle::LogIsForeign { .. } | Obstacle::Told(_) => return None,
+        Obstacle::LogIsForeign { excess } => Say::LogOfOthers { excess },
+        Obstacle::CountsContradict { drive, events, other, other_events, why } => {
+            let said = match why {
+                Contradiction::TooFarApart => Say::CountsTooFarApart {},
+                Contradiction::LossUnrecorded => Say::LossUnrecorded {},
+            };
+            let (events, other_events) = (events.to_string(), other_events.to_string());
+            Say::CountsContradict { drive, events, other, other_events, reason: why.to_string(), cause: Some(said).into() }
+        }
+        Obstacle::Unserved(reason) => (&reason).into(),
+        Obstacle::MemberUnserved { drive, reason } => {
+            Say::MemberUnusable { drive, reason: reason.to_string(), cause: Some(Say::from(&reason)).into() }
+        }
+        Obstacle::BitmapUnserved { drive, reason } => {
+            Say::MemberUnusable { drive, reason: reason.to_string(), cause: Some(Say::from(&reason)).into() }
+        }
+        Obstacle::StripUnserved { strip_sectors } => Say::StripUnserved { strip_sectors },
+        Obstacle::NoCopies { layout } => Say::CopiesUnserved { layout: layout.to_string() },
+        Obstacle::ShapeUnserved { reason } => {
+            Say::ShapeUnserved { reason: reason.to_string(), cause: Some(Say::from(&reason)).into() }
+        }
+        Obstacle::ZonesUnknown => Say::ZonesUnrecorded {},
+        Obstacle::WithoutUpper { upper, fault } => Say::WithoutUpper { upper, fault },
+        Obstacle::NotReadBack => Say::WrittenNotReadBack {},
+        Obstacle::Gone => Say::NoLongerOnDrives {},
+        Obstacle::Unready { .. } => return None,
     })
 }
 
@@ -101,7 +127,17 @@ pub fn of_unusable(reason: &Unusable) -> Option<ErrorSentence> {
         Unusable::SameNumber { other, number } => Say::AddAnewNumber { other, number: number.to_string() },
         Unusable::Outdated { other, slot } => Say::OlderThanRival { other, slot },
         Unusable::PutInByForce { drive, slot } => Say::PutInByForce { drive, slot },
-        Unusable::NoSpaceForBitmap | Unusable::NoSpaceForLog | Unusable::Told(_) => return None,
+        Unusable::NoSpaceForBitmap => Say::OwnBitmapTooShort {},
+        Unusable::NoSpaceForLog => Say::OwnLogTooShort {},
+        Unusable::OtherLog => Say::OnePartialLog {},
+        Unusable::Unserved(reason) => (&reason).into(),
+        Unusable::UnservedBitmap(reason) => (&reason).into(),
+        Unusable::NoSuchSlot { slot, slot_count } => Say::ClaimsNoSlot { slot: slot.into(), slot_count },
+        Unusable::ImpossibleNumber { number } => Say::NumberImpossible { number: number.to_string() },
+        Unusable::OtherVersion { minor, others_minor } => {
+            Say::SuperblockOfOtherVersion { version: format!("1.{minor}"), others: format!("1.{others_minor}") }
+        }
+        Unusable::BadBlocks { .. } => return None,
     })
 }
 
@@ -150,8 +186,9 @@ fn list(slots: &[usize]) -> String {
 mod tests {
     use super::{ErrorSentence as Say, *};
     use std::path::PathBuf;
+    use stria_array::{GeometryError, Level};
     use stria_format::md::assemble::AssembleErrorKind;
-    use stria_format::md::{BitmapChoice, LogChoice};
+    use stria_format::md::{Unserved, UnservedBitmap};
 
     #[test]
     fn an_array_that_cannot_start_says_why_for_programs() {
@@ -162,19 +199,8 @@ mod tests {
                 std::fs::File::create(drive).and_then(|file| file.set_len(32 << 20)).expect("a file");
             }
             let spec = stria_host::CreateSpec {
-                name: name.into(),
-                level: level.parse().expect("a level"),
-                layout: None,
-                strip_sectors: None,
-                span_count: None,
-                drives: drives.iter().cloned().map(Some).collect(),
-                spares: Vec::new(),
-                bitmap: BitmapChoice::None,
-                member_sectors_max: None,
-                log: LogChoice::Auto,
-                checksums: false,
                 assume_clean: true,
-                overwrite: stria_host::Overwrite::Nothing,
+                ..stria_host::CreateSpec::new(name, level.parse().expect("a level"), &drives)
             };
             stria_host::create(&spec).expect("an array");
             drives
@@ -237,6 +263,14 @@ mod tests {
             Unusable::SameNumber { other: other(), number: 3 },
             Unusable::Outdated { other: other(), slot: 2 },
             Unusable::PutInByForce { drive: other(), slot: 2 },
+            Unusable::NoSpaceForBitmap,
+            Unusable::NoSpaceForLog,
+            Unusable::OtherLog,
+            Unusable::Unserved(Unserved::Reshape),
+            Unusable::UnservedBitmap(UnservedBitmap::Version { version: 9 }),
+            Unusable::NoSuchSlot { slot: 7, slot_count: 4 },
+            Unusable::ImpossibleNumber { number: 70_000 },
+            Unusable::OtherVersion { minor: 0, others_minor: 2 },
         ];
         let unusable = unusable.into_iter().map(|reason| Remedy::Unusable { drive: drive(), reason });
         let remedies = [
@@ -248,6 +282,8 @@ mod tests {
             Remedy::Force { drives: vec![drive()], is_lossy: true },
         ];
         let remedies: Vec<Remedy> = unusable.chain(remedies).collect();
+        let contradiction =
+            |why| Obstacle::CountsContradict { drive: drive(), events: 1 << 40, other: other(), other_events: 7, why };
         vec![
             Obstacle::Copies { drive: drive(), other: other() },
             Obstacle::RunApart { drives: vec![drive()], others: vec![other(), "/dev/c".into()] },
@@ -256,7 +292,21 @@ mod tests {
             Obstacle::BlocksOfAllSmaller { block_bytes: 4096 },
             Obstacle::LogOfAnotherVersion { drive: drive(), version: 9 },
             Obstacle::WriteBehind { drive: drive() },
+            Obstacle::LogIsForeign { excess: "more than 64 records".into() },
+            contradiction(Contradiction::TooFarApart),
+            contradiction(Contradiction::LossUnrecorded),
+            Obstacle::Unserved(Unserved::JournalDevice),
+            Obstacle::MemberUnserved { drive: drive(), reason: Unserved::Cluster },
+            Obstacle::BitmapUnserved { drive: drive(), reason: UnservedBitmap::Lockless },
+            Obstacle::StripUnserved { strip_sectors: 3000 },
+            Obstacle::NoCopies { layout: Level::Raid10.default_layout() },
+            GeometryError::TooLarge { count: 384, sectors: 1 << 50 }.into(),
+            Obstacle::ZonesUnknown,
+            Obstacle::WithoutUpper { upper: "0a:1b".into(), fault: "it is damaged".into() },
+            Obstacle::NotReadBack,
+            Obstacle::Gone,
             Obstacle::NoBitmapReadable { fault: "/dev/a: it is damaged".into() },
+            Obstacle::BitmapDoesNotFit { fault: "it is damaged".into() },
             Obstacle::TooFew { slots: vec![1], slot_count: 2, survives: None, remedies: remedies[..1].to_vec() },
             Obstacle::TooFew { slots: vec![1, 2], slot_count: 4, survives: Some(1), remedies },
             Obstacle::Unclean { slots: vec![1], slot_count: 4, lack: LackOfLog::None },
@@ -282,9 +332,10 @@ mod tests {
 
     #[test]
     fn a_reason_with_text_alone_stays_as_it_is() {
-        assert_eq!(of_obstacle(&Obstacle::Told("it rains".into())), None);
-        assert_eq!(of_unusable(&Unusable::NoSpaceForLog), None);
-        let error = AssembleError { array: "tank".into(), kind: AssembleErrorKind::Conflict, reason: "it rains".into() };
+        let unready = || Obstacle::Unready { fault: "it rains".into() };
+        assert_eq!(of_obstacle(&unready()), None);
+        assert_eq!(of_unusable(&Unusable::BadBlocks { fault: "it rains".into() }), None);
+        let error = AssembleError { array: "tank".into(), kind: AssembleErrorKind::Conflict, reason: unready() };
         let words = Words::from((&error, "; and it snows"));
         assert!(matches!(words.said, Some(ErrorSentence::CannotStart { cause: Cause(None), .. })), "{words}");
         assert_eq!(words.text, "cannot start array \"tank\": it rains; and it snows");

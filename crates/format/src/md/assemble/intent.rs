@@ -65,10 +65,7 @@ impl Sorter<'_> {
         let space_sectors = spaces.min().unwrap_or(0);
         match bitmap.resize(geometry.sync_sectors(), space_sectors) {
             Ok(()) => Ok(Some(bitmap)),
-            Err(error) => Err(self.error(
-                AssembleErrorKind::Damaged,
-                format!("{error}; under Linux, mdadm --grow --bitmap=none and then --bitmap=internal makes a new one"),
-            )),
+            Err(error) => Err(self.error(AssembleErrorKind::Damaged, Obstacle::BitmapDoesNotFit { fault: error.to_string() })),
         }
     }
 

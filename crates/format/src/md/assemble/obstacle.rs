@@ -1,11 +1,14 @@
 //! Why an array cannot start, and why a drive is of no use to its array: as values, with the words beside them.
 //!
-//! A program decides by the values and words them in its reader's language. `Told` holds a reason that no program tells apart.
+//! A program decides by the values and words them in its reader's language.
 
 use super::missed;
 use crate::detect::Signature;
+use crate::md::counts::Contradiction;
 use crate::md::recorder::{NO_SPACE_FOR_BITMAP, NO_SPACE_FOR_LOG};
+use crate::md::unserved::{Unserved, UnservedBitmap};
 use std::fmt;
+use stria_array::{GeometryError, Layout};
 use stria_block::show_size;
 use thiserror::Error;
 
@@ -67,15 +70,43 @@ pub enum Unusable {
         /// The slot.
         slot: usize,
     },
-    /// Anything else, in words.
-    #[error("{0}")]
-    Told(String),
-}
-
-impl From<String> for Unusable {
-    fn from(words: String) -> Self {
-        Self::Told(words)
-    }
+    /// Its list of bad blocks cannot be used.
+    #[error("{fault}")]
+    BadBlocks {
+        /// The fault, as the list's reader gave it.
+        fault: String,
+    },
+    /// Either it or the array has md's partial parity log.
+    #[error("either it or the array has a partial parity log, but not both; add it anew")]
+    OtherLog,
+    /// Its superblock asks for what Stria does not serve.
+    #[error(transparent)]
+    Unserved(#[from] Unserved),
+    /// Its bitmap is of a kind that Stria does not serve.
+    #[error(transparent)]
+    UnservedBitmap(#[from] UnservedBitmap),
+    /// It claims a slot beyond the last.
+    #[error("it claims slot {slot}, and the array has {slot_count} slots; add it anew")]
+    NoSuchSlot {
+        /// The slot.
+        slot: u16,
+        /// The slots of the array.
+        slot_count: usize,
+    },
+    /// It has a device number beyond the last.
+    #[error("its device number, {number}, is impossible; add it anew")]
+    ImpossibleNumber {
+        /// The number.
+        number: u32,
+    },
+    /// Its superblock is of another version.
+    #[error("its superblock is of version 1.{minor}, and those of the other members are of 1.{others_minor}")]
+    OtherVersion {
+        /// Its minor version.
+        minor: u8,
+        /// That of the others.
+        others_minor: u8,
+    },
 }
 
 /// Why an array cannot start.
@@ -183,6 +214,12 @@ pub enum Obstacle {
         /// The fault of the last one that was looked at.
         fault: String,
     },
+    /// The bitmap has too little space for the array.
+    #[error("{fault}; under Linux, mdadm --grow --bitmap=none and then --bitmap=internal makes a new one")]
+    BitmapDoesNotFit {
+        /// The fault of the bitmap.
+        fault: String,
+    },
     /// It lacks more members than it survives.
     #[error(
         "{} missing or incomplete ({}), and the array survives the loss of {}; {}",
@@ -216,20 +253,99 @@ pub enum Obstacle {
         /// Why no log does.
         lack: LackOfLog,
     },
-    /// Anything else, in words.
-    #[error("{0}")]
-    Told(String),
+    /// The counts of superblock updates of two members contradict each other.
+    #[error(
+        "{drive} counts {events} superblock updates and {other} {other_events}, and {why}: one of the two counts is wrong; compare \
+         both drives with `stria examine`, and start the array without the one whose count is wrong"
+    )]
+    CountsContradict {
+        /// The member with the freshest superblock.
+        drive: String,
+        /// Its count.
+        events: u64,
+        /// The other member.
+        other: String,
+        /// Its count.
+        other_events: u64,
+        /// Why not both can be right.
+        why: Contradiction,
+    },
+    /// The freshest superblock asks for what Stria does not serve.
+    #[error(transparent)]
+    Unserved(#[from] Unserved),
+    /// The superblock of a member does.
+    #[error("{drive}: {reason}")]
+    MemberUnserved {
+        /// The member.
+        drive: String,
+        /// What it asks for.
+        reason: Unserved,
+    },
+    /// The bitmap of a member is of a kind that Stria does not serve.
+    #[error("{drive}: {reason}")]
+    BitmapUnserved {
+        /// The member.
+        drive: String,
+        /// The kind.
+        reason: UnservedBitmap,
+    },
+    /// A strip that Stria does not serve.
+    #[error("its strip of {strip_sectors} sectors is not a power of two from 4K to 64M, and Stria serves no other; Linux does")]
+    StripUnserved {
+        /// The strip.
+        strip_sectors: u64,
+    },
+    /// A layout with fewer than two copies.
+    #[error("its layout {layout} keeps fewer than 2 copies of everything, and neither Stria nor Linux serves that")]
+    NoCopies {
+        /// The layout.
+        layout: Layout,
+    },
+    /// Another shape that Stria does not serve.
+    #[error("Stria does not serve this shape ({reason}); Linux may")]
+    ShapeUnserved {
+        /// What is wrong with it.
+        reason: GeometryError,
+    },
+    /// A RAID 0 of unequal members, without the bit that says how it is striped.
+    #[error(
+        "its members are unequal and its superblocks do not say in which of two ways Linux striped them; record it once: mdadm \
+         --assemble --update=layout-alternate (or layout-original, if it was written under Linux before 3.14)"
+    )]
+    ZonesUnknown,
+    /// It is a span, and the array above it is not on it.
+    #[error(
+        "it is a span of array {upper}, whose superblock is not on it ({fault}): either `create` was broken off, and has to be done \
+         again, or the first blocks of the span are lost"
+    )]
+    WithoutUpper {
+        /// The identity of the array above it.
+        upper: String,
+        /// The fault of its superblock.
+        fault: String,
+    },
+    /// What was just written cannot be read back.
+    #[error("what was just written cannot be read back: look at the drives, and create it again")]
+    NotReadBack,
+    /// It was on its drives before.
+    #[error("it is no longer on its drives: see `stria examine`")]
+    Gone,
+    /// Its drives cannot be made ready: the words of what makes them ready.
+    #[error("{fault}")]
+    Unready {
+        /// These words.
+        fault: String,
+    },
 }
 
-impl From<String> for Obstacle {
-    fn from(words: String) -> Self {
-        Self::Told(words)
-    }
-}
-
-impl From<&str> for Obstacle {
-    fn from(words: &str) -> Self {
-        Self::Told(words.to_owned())
+/// Of an array that exists; the sentences of [`GeometryError`] are about one that is to be made.
+impl From<GeometryError> for Obstacle {
+    fn from(error: GeometryError) -> Self {
+        match error {
+            GeometryError::Strip { strip_sectors } => Self::StripUnserved { strip_sectors },
+            GeometryError::NoCopies { layout } => Self::NoCopies { layout },
+            reason => Self::ShapeUnserved { reason },
+        }
     }
 }
 

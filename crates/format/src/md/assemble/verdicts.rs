@@ -26,7 +26,7 @@ impl Sorter<'_> {
             needed_bytes: truth.size.saturating_mul(512),
         };
         if let Err(what) = &found.member.bad_blocks {
-            return unusable(what.clone().into());
+            return unusable(Unusable::BadBlocks { fault: what.clone() });
         }
         let own = superblock.role();
         if own == Role::Spare {
@@ -34,9 +34,7 @@ impl Sorter<'_> {
                 // Its superblock would keep this shape in a slot.
                 _ if superblock.shape() != freshest.shape() => unusable(Unusable::AnotherShape),
                 space if space < truth.size => unusable(too_small(space)),
-                _ if superblock.ppl().is_some() != freshest.ppl().is_some() => {
-                    unusable("either it or the array has a partial parity log, but not both; add it anew".to_owned().into())
-                }
+                _ if superblock.ppl().is_some() != freshest.ppl().is_some() => unusable(Unusable::OtherLog),
                 _ => Verdict::Spare,
             };
         }
@@ -46,7 +44,7 @@ impl Sorter<'_> {
         if events_behind > 1 {
             // What it requires does not concern the others, which ran without it.
             if let Err(error) = superblock.servable() {
-                return unusable(error.to_string().into());
+                return unusable(error.into());
             }
             if let Some(Err(BitmapError::Unserved(what))) = &found.member.bitmap {
                 return unusable(what.clone().into());
@@ -67,7 +65,7 @@ impl Sorter<'_> {
         };
         match role {
             Role::Slot(slot) if usize::from(slot) >= self.slot_count() => {
-                unusable(format!("it claims slot {slot}, and the array has {} slots; add it anew", self.slot_count()).into())
+                unusable(Unusable::NoSuchSlot { slot, slot_count: self.slot_count() })
             }
             Role::Slot(slot) => {
                 let slot = usize::from(slot);
@@ -95,14 +93,13 @@ impl Sorter<'_> {
                     let found = found.iter().find(|found| found.superblock().header.dev_number == number);
                     found.map_or("a member", |found| found.candidate.name.as_str())
                 };
-                self.conflict.get_or_insert(Obstacle::Told(format!(
-                    "{} counts {} superblock updates and {} {}, and {why}: one of the two counts is wrong; compare both drives with `stria examine`, and start the array without \
-                     the one whose count is wrong",
-                    name(self.freshest.header.dev_number),
-                    self.freshest.header.events,
-                    other.candidate.name,
-                    other.events()
-                )));
+                self.conflict.get_or_insert(Obstacle::CountsContradict {
+                    drive: name(self.freshest.header.dev_number).to_owned(),
+                    events: self.freshest.header.events,
+                    other: other.candidate.name.clone(),
+                    other_events: other.events(),
+                    why,
+                });
             }
         }
     }
@@ -169,7 +166,7 @@ impl Sorter<'_> {
             }
             let reason = match taken.insert(number, &found.candidate.name) {
                 Some(other) => Unusable::SameNumber { other: other.clone(), number },
-                None if number as usize >= roles_max => format!("its device number, {number}, is impossible; add it anew").into(),
+                None if number as usize >= roles_max => Unusable::ImpossibleNumber { number },
                 None => continue,
             };
             *verdict = Verdict::Unusable { reason };

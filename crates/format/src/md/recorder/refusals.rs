@@ -1,6 +1,6 @@
 //! Why a drive may not join an array that runs, or not as it would: as values, with the words beside them.
 
-use crate::md::superblock::SuperblockError;
+use crate::md::unserved::Unserved;
 use stria_block::show_size;
 use thiserror::Error;
 
@@ -116,7 +116,7 @@ pub enum Unreturnable {
     ShapeChanged,
     /// Its superblock asks for what Stria does not serve.
     #[error(transparent)]
-    Unserved(#[from] SuperblockError),
+    Unserved(#[from] Unserved),
     /// It has too little space for data.
     #[error("its data area is smaller than the array needs")]
     TooSmall,
