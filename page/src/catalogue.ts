@@ -1271,6 +1271,8 @@ export const catalogue = of({
     "Ein Alarm, von dem jemand weiß, wird erst wiederholt, wenn es schlimmer wird. Er bleibt hier stehen, und die erste Seite sagt weiter, was nicht stimmt.",
     "Тревога, принятая к сведению, не повторяется, пока положение не ухудшится. Она остаётся здесь, а на первом экране по-прежнему видно, что не так.",
   ],
+  known_note: ["Note: {note}", "Notiz: {note}", "Примечание: {note}"],
+  note_label: ["Note (optional)", "Notiz (freiwillig)", "Примечание (необязательно)"],
   known_by: ["{by} knows of it, since {time}.", "{by} weiß davon, seit {time}.", "Принято к сведению: {by}, {time}."],
   alarms_go: ["Where alarms go", "Wohin Alarme gehen", "Куда отправлять тревоги"],
   alarm_mail: ["Mail addresses", "E-Mail-Adressen", "Адреса почты"],

@@ -674,6 +674,11 @@ export interface components {
             /** @description The event of the open alarm. */
             event: components["schemas"]["EventInput"];
             /**
+             * @description A note, shown with the alarm: one line of at most 400 characters. It takes the place of an earlier acknowledgement.
+             * @default null
+             */
+            note?: string | null;
+            /**
              * @description The acknowledgement is taken back.
              * @default false
              */
@@ -688,6 +693,8 @@ export interface components {
             at_s: number;
             /** @description The user. */
             by: string;
+            /** @description The user's note: text from outside, to be escaped where it is shown. */
+            note?: string | null;
         };
         /** @description Something that the daemon can do. */
         Action: {
@@ -3187,6 +3194,19 @@ export interface components {
                 /** Format: uint */
                 most: number;
             };
+        } | {
+            /** @constant */
+            code: "note-too-long";
+            values: {
+                /** Format: uint */
+                chars: number;
+                /** Format: uint */
+                most: number;
+            };
+        } | {
+            /** @constant */
+            code: "note-with-undo";
+            values: Record<string, never>;
         } | {
             /** @constant */
             code: "no-open-alarm";
@@ -6133,6 +6153,15 @@ export interface components {
                 alarm: string;
                 array: string;
                 component: components["schemas"]["Component"];
+            };
+        } | {
+            /** @constant */
+            code: "order-acknowledge-note";
+            values: {
+                alarm: string;
+                array: string;
+                component: components["schemas"]["Component"];
+                note: string;
             };
         } | {
             /** @constant */

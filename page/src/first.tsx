@@ -176,6 +176,7 @@ export const KnownBy = ({ known }: { known: Alarm["acknowledged"] }) =>
   known ? (
     <p class="notable">
       <Sign name="notice" /> {t("known_by", { by: by_words(known.by), time: time(here(known.at_s * 1000)) })}
+      {known.note && ` ${t("known_note", { note: known.note })}`}
     </p>
   ) : null;
 

@@ -116,7 +116,8 @@ export const events = (wanted: Wanted, is_unattended: boolean) => look<EventPage
 export const audit = (limit: number, is_unattended: boolean) => look<EventPage>(`/audit${query({ limit })}`, is_unattended);
 export const alarms = () => ask<Alarm[]>("GET", "/alarms");
 /** Says that the reader knows of an open alarm, or takes that back. */
-export const acknowledge = ({ event, array, component }: Alarm, undo: boolean) => ask<Alarm>("POST", "/alarms/acknowledge", { event, array, component: component ?? null, undo });
+export const acknowledge = ({ event, array, component }: Alarm, undo: boolean, note: string) =>
+  ask<Alarm>("POST", "/alarms/acknowledge", { event, array, component: component ?? null, undo, ...(note !== "" && { note }) });
 export const test_alarms = () => ask<Outcome[]>("POST", "/alarms/test");
 export const config = () => ask<ConfigText>("GET", "/config");
 export const check_config = (config: ConfigText) => ask<ConfigVerdict>("POST", "/config/check", config);

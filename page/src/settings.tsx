@@ -91,13 +91,16 @@ export function Alarms() {
 function Acknowledge({ alarm }: { alarm: Alarm }) {
   const [error, set_error] = useState<Fault | null>(null);
   const [busy, set_busy] = useState(false);
+  const [note, set_note] = useState("");
   const is_known = !!alarm.acknowledged;
+  const subject = ` ${[alarm.array, alarm_word(String(alarm.event)), alarm.component].filter(Boolean).join(" ")}`;
   const send = async () => {
     set_busy(true);
     set_error(null);
     try {
       // The stream brings the alarm as it is then.
-      await server.acknowledge(alarm, is_known);
+      await server.acknowledge(alarm, is_known, is_known ? "" : note.trim());
+      set_note("");
     } catch (reason) {
       set_error(reason as Fault);
     }
@@ -106,9 +109,18 @@ function Acknowledge({ alarm }: { alarm: Alarm }) {
   return (
     <div class="held">
       <KnownBy known={alarm.acknowledged} />
+      {!is_known && (
+        <label class="note">
+          <span>
+            {t("note_label")}
+            <span class="hidden">{subject}</span>
+          </span>
+          <input value={note} maxLength={400} onInput={(event) => set_note(event.currentTarget.value)} autocomplete="off" />
+        </label>
+      )}
       <Act busy={busy} onClick={send}>
         {t(is_known ? "unacknowledge" : "acknowledge")}
-        <span class="hidden">{` ${[alarm.array, alarm_word(String(alarm.event)), alarm.component].filter(Boolean).join(" ")}`}</span>
+        <span class="hidden">{subject}</span>
       </Act>
       <Refused error={error} />
     </div>

@@ -305,8 +305,8 @@ export async function mock(scene_name, port = 0) {
     "PUT /api/v1/config": (body) => ((scene.config = body), { message: "the configuration is read anew" }),
     "GET /api/v1/config": () => scene.config ?? ({ text: "[daemon]\ndegraded-after = \"30s\"\n", tag: "1" }),
     "POST /api/v1/config/check": () => ({ good: !scene.faults, text: "the configuration is good", faults: scene.faults ?? [] }),
-    "POST /api/v1/alarms/acknowledge": ({ event: name, array, component, undo }) => {
-      const known = undo ? undefined : { by: "root (user 0)", at_s: Math.floor(clock() / 1000) };
+    "POST /api/v1/alarms/acknowledge": ({ event: name, array, component, undo, note }) => {
+      const known = undo ? undefined : { by: "root (user 0)", at_s: Math.floor(clock() / 1000), note };
       scene.alarms = scene.alarms.map((one) => (one.event === name && one.array === array && (one.component ?? null) === component ? { ...one, acknowledged: known } : one));
       scene.matters = scene.matters?.map((one) => (one.kind === name && one.array === array ? { ...one, acknowledged: known } : one));
       return scene.alarms.find((one) => one.acknowledged) ?? scene.alarms[0];

@@ -38,9 +38,9 @@ const titled = (page, title) => page.waitForFunction((title) => document.title =
 const lost = (array, more) => matter(array, "degraded", "critical", { remedies: [{ action: "add", array, drive: "", span: null }], ...more });
 
 /** The last request at a path, once there is one. */
-async function until_asked(server, path) {
+async function until_asked(server, path, is_it = () => true) {
   for (let tries = 0; tries < 400; tries += 1) {
-    const asked = server.asked.findLast((one) => one.path === path);
+    const asked = server.asked.findLast((one) => one.path === path && is_it(one.body));
     if (asked) return asked;
     await new Promise((resolve) => setTimeout(resolve, 25));
   }
@@ -1859,6 +1859,15 @@ test("whoever knows of an alarm says so, and the first screen still says what is
     await page.getByRole("button", { name: "Take back tank SparesMissing" }).click();
     await page.getByRole("button", { name: "I know of it tank SparesMissing" }).waitFor();
     assert.equal(await page.getByText("knows of it").count(), 0);
+    // A note stands with it, also on the first screen, and is text there.
+    await page.getByLabel("Note (optional) tank SparesMissing").fill(" a <b>spare</b> is\u202e ordered ");
+    await page.getByRole("button", { name: "I know of it tank SparesMissing" }).click();
+    const noted = await until_asked(server, "/api/v1/alarms/acknowledge", (body) => body.note !== undefined);
+    assert.equal(noted.body.note, "a <b>spare</b> is\u202e ordered");
+    const note = page.getByText("Note: a <b>spare</b> is\ufffd ordered");
+    await note.waitFor();
+    await page.getByRole("link", { name: "Now" }).click();
+    await note.waitFor();
   });
   SCENES.acknowledging = () => ({ ...SCENES.well(), matters: [spares], alarms, user: { name: "eve", role: "view", via: "token" } });
   await on("acknowledging", async (page, server) => {

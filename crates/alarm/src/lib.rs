@@ -19,7 +19,7 @@ mod journal;
 mod messenger;
 mod tracker;
 
-pub use acknowledged::{Acknowledged, Acknowledgement, Degree};
+pub use acknowledged::{Acknowledged, Acknowledgement, Degree, Names};
 pub use channel::{AlarmError, JOURNAL};
 pub use config::{AlarmConfig, HeartbeatConfig, JournalConfig, MailConfig};
 pub use event::{Condition, Event, Message, Phase, Severity};

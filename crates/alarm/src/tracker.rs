@@ -11,7 +11,7 @@
 //!
 //! The tracker has no clock and no thread.
 
-use crate::acknowledged::{Acknowledged, Acknowledgement, Degree, WaitingRoom};
+use crate::acknowledged::{Acknowledged, Acknowledgement, Degree, Names, WaitingRoom};
 use crate::{Condition, Message, Phase};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -103,13 +103,27 @@ pub struct Tracker<S = ()> {
     renewed: Vec<Condition<S>>,
     /// Acknowledgements whose cause does not stand now, and may again.
     waiting: WaitingRoom<S>,
+    names: Names,
 }
 
 impl<S: Degree> Tracker<S> {
     /// `repeat_after`: the time between two messages about a lasting cause; zero: there is only the first.
     pub fn new(repeat_after: Duration) -> Self {
-        let waiting = WaitingRoom::new();
-        Self { repeat_after, standing: Vec::new(), ended: Vec::new(), renewed: Vec::new(), waiting }
+        let (waiting, names) = (WaitingRoom::new(), Names::new());
+        Self { repeat_after, standing: Vec::new(), ended: Vec::new(), renewed: Vec::new(), waiting, names }
+    }
+
+    /// Takes the arrays that are seen now. What was acknowledged of an array is known under its new name. To be called before each
+    /// update, once the arrays that are no longer served are [forgotten](Self::forget).
+    pub fn set_names(&mut self, names: Names) {
+        self.waiting.follow(&names);
+        for Standing { cause, acknowledged, .. } in &mut self.standing {
+            if let Some(known) = acknowledged {
+                known.follow(&names);
+                cause.array.clone_from(&known.cause.array);
+            }
+        }
+        self.names = names;
     }
 
     /// Takes all present causes. Returns the messages to send. `is_unknown`: whether the cause lasts is unknown, so it neither
@@ -166,7 +180,7 @@ impl<S: Degree> Tracker<S> {
                     again.begin_again(now, end);
                     again
                 }
-                None => Standing { acknowledged: self.waiting.claim(condition), ..Standing::new(condition, now) },
+                None => Standing { acknowledged: self.waiting.claim(condition, &self.names), ..Standing::new(condition, now) },
             };
             if new.acknowledged.is_none() {
                 messages.push(new.message(Phase::Raised));
@@ -216,12 +230,15 @@ impl<S: Degree> Tracker<S> {
         })
     }
 
-    /// Notes that a person knows of a cause: it has no daily messages from now on. An acknowledgement that it has already stays.
-    /// Returns false if the cause does not stand.
+    /// Notes that a person knows of a cause: it has no daily messages from now on. An acknowledgement that it has already stays,
+    /// unless the new one has a note. Returns false if the cause does not stand.
     pub fn acknowledge(&mut self, cause: &Condition<S>, acknowledgement: Acknowledgement) -> bool {
         let Some(standing) = self.standing.iter_mut().find(|standing| standing.cause.is_same_cause(cause)) else { return false };
-        let cause = standing.cause.clone();
-        standing.acknowledged.get_or_insert(Acknowledged { cause, acknowledgement });
+        if standing.acknowledged.is_none() || acknowledgement.note.is_some() {
+            let cause = standing.cause.clone();
+            let array_uuid = self.names.iter().find(|(_, name)| **name == cause.array).map(|(uuid, _)| uuid.clone());
+            standing.acknowledged = Some(Acknowledged { cause, acknowledgement, array_uuid });
+        }
         true
     }
 
@@ -239,14 +256,14 @@ impl<S: Degree> Tracker<S> {
     pub fn restore(&mut self, known: impl IntoIterator<Item = Acknowledged<S>>) {
         self.waiting.take(known);
         for standing in self.standing.iter_mut().filter(|standing| standing.acknowledged.is_none()) {
-            standing.acknowledged = self.waiting.claim(&standing.cause);
+            standing.acknowledged = self.waiting.claim(&standing.cause, &self.names);
         }
     }
 
     /// Drops acknowledgements of an earlier run, or of an array that was stopped, whose cause is over. To be called after each
     /// update. `is_seen`: the array is looked at and answers, or it is none.
     pub fn expire_acknowledgements(&mut self, now: Instant, is_seen: impl Fn(&str) -> bool) {
-        self.waiting.expire(now, is_seen);
+        self.waiting.expire(now, &self.names, is_seen);
     }
 
     /// Everything that is acknowledged, the oldest first: to be stored, so that a restart knows it.
@@ -421,7 +438,7 @@ mod tests {
     }
 
     fn anna() -> Acknowledgement {
-        Acknowledgement { by: "anna".into(), at_s: 7 }
+        Acknowledgement { by: "anna".into(), at_s: 7, note: None }
     }
 
     /// The messages at this second.
@@ -447,8 +464,13 @@ mod tests {
         assert_eq!(told(&mut tracker, start, day, &here), [(Phase::Repeated, "1".into())]);
         assert_eq!(tracker.repetitions().map(|message| message.cause.component).collect::<Vec<_>>(), [Some("sdb".into())]);
         // A second person changes nothing.
-        assert!(tracker.acknowledge(&here[0], Acknowledgement { by: "ben".into(), at_s: 9 }));
+        assert!(tracker.acknowledge(&here[0], Acknowledgement { by: "ben".into(), at_s: 9, note: None }));
         assert_eq!(known(&tracker)[0], Some("anna".into()));
+        // Unless he has something to say of it.
+        let ordered = Acknowledgement { by: "ben".into(), at_s: 9, note: Some("ordered".into()) };
+        assert!(tracker.acknowledge(&here[0], ordered) && tracker.acknowledge(&here[0], anna()));
+        assert_eq!(known(&tracker)[0], Some("ben".into()));
+        assert_eq!(tracker.acknowledged()[0].acknowledgement.note.as_deref(), Some("ordered"));
         assert!(tracker.unacknowledge(start + 2 * DAY, &here[0]) && known(&tracker) == [None, None]);
         assert_eq!(told(&mut tracker, start, 2 * day + 1, &here).len(), 1, "that of the other");
         assert_eq!(told(&mut tracker, start, 3 * day, &here), [(Phase::Repeated, "1".into())]);
@@ -519,6 +541,40 @@ mod tests {
         let mut tracker = Tracker::<u8>::new(DAY);
         tracker.restore(stored);
         assert_eq!((told(&mut tracker, start, 0, &[degraded(2)]), known(&tracker)), (vec![], vec![anna]));
+    }
+
+    /// The acknowledgement named the array, and was lost with the name. It went to another array that took the name.
+    #[test]
+    fn what_a_person_knows_of_an_array_is_known_under_its_new_name_and_of_no_other_array() {
+        let names = |names: &[(&str, &str)]| names.iter().map(|(uuid, name)| ((*uuid).into(), (*name).into())).collect::<Names>();
+        let degraded = |array: &str| Condition { array: array.into(), ..graded(Event::DegradedArray, None, 2) };
+        let start = Instant::now();
+        let mut tracker = Tracker::<u8>::new(DAY);
+        tracker.set_names(names(&[("1", "tank")]));
+        told(&mut tracker, start, 0, &[degraded("tank")]);
+        assert!(tracker.acknowledge(&degraded("tank"), anna()));
+        tracker.forget("tank");
+        let stored = tracker.acknowledged();
+        let restored = || {
+            let mut tracker = Tracker::<u8>::new(DAY);
+            tracker.restore(stored.clone());
+            tracker
+        };
+        for mut tracker in [tracker, restored()] {
+            // Another array has the name, and is degraded, or is not.
+            tracker.set_names(names(&[("2", "tank")]));
+            assert_eq!(told(&mut tracker, start, 10, &[]).len(), 0);
+            assert_eq!(told(&mut tracker, start, 13, &[degraded("tank")])[0].0, Phase::Raised);
+            // It is there under its new name.
+            tracker.set_names(names(&[("2", "tank"), ("1", "lake")]));
+            assert_eq!(told(&mut tracker, start, 16, &[degraded("tank"), degraded("lake")]), []);
+            assert_eq!(known(&tracker), [None, Some("anna".into())]);
+            assert_eq!(tracker.acknowledged()[0].cause.array, "lake");
+            // A cause that stands goes on under another name.
+            tracker.set_names(names(&[("2", "tank"), ("1", "pool")]));
+            assert_eq!(told(&mut tracker, start, 19, &[degraded("tank"), degraded("pool")]), []);
+            assert_eq!(known(&tracker), [None, Some("anna".into())]);
+        }
     }
 
     impl Degree for u8 {

@@ -9,7 +9,7 @@ use crate::words::error::{Dropped, DroppedMember, ErrorSentence, Words};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
-use stria_alarm::Event;
+use stria_alarm::{Acknowledgement, Event};
 use stria_block::shell_word;
 use stria_terminal::size;
 
@@ -108,6 +108,9 @@ pub struct Matter {
     /// The cause for programs.
     #[serde(skip)]
     pub said: Option<ReasonSentence>,
+    /// The latest acknowledgement, if every alarm about it is acknowledged.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub acknowledged: Option<Acknowledgement>,
     /// The order among matters of one urgency, the worst first.
     #[serde(skip)]
     pub rank: u8,
@@ -145,6 +148,22 @@ impl MatterKind {
             | Self::FileDeleted
             | Self::Replaced
             | Self::LeftAlone => RANK_LAST,
+        }
+    }
+
+    /// The events of the alarms about it.
+    pub fn events(self) -> &'static [Event] {
+        match self {
+            Self::NotServed => &[Event::NotServed],
+            Self::Silent => &[Event::ArraySilent],
+            Self::MemberSilent | Self::MembersSilent => &[Event::MemberSilent],
+            Self::Degraded | Self::Rebuilding | Self::Failed | Self::Paused => &[Event::Fail, Event::DegradedArray],
+            Self::ReadOnly => &[Event::ReadOnly],
+            Self::SuperblockRefused => &[Event::SuperblockRefused],
+            Self::Mismatch => &[Event::Mismatch],
+            Self::NoSpace => &[Event::NoSpace],
+            Self::FileDeleted => &[Event::FileDeleted],
+            Self::LeftAlone | Self::Replaced => &[],
         }
     }
 
@@ -231,6 +250,7 @@ pub fn not_served(array: &AdoptedView) -> Option<Matter> {
         drives: Vec::new(),
         reason: Some(array.text.clone()),
         said: array.said.clone().map(ReasonSentence::Error),
+        acknowledged: None,
         // Another array may start by itself.
         rank: if array.obstacle == Some(Obstacle::TooFew) { RANK_LOST } else { MatterKind::NotServed.rank(false) },
     })
@@ -322,7 +342,20 @@ impl Collector<'_> {
         let (reason, said) = self.reason(kind, &drives).map(|words| (words.text, words.said)).unzip();
         let said = said.flatten().map(ReasonSentence::Error);
         let (means, avoid) = (means.into(), avoid.into());
-        self.matters.push(Matter { array, kind, urgency, what, means, action, avoid, drives, reason, said, rank });
+        self.matters.push(Matter {
+            array,
+            kind,
+            urgency,
+            what,
+            means,
+            action,
+            avoid,
+            drives,
+            reason,
+            said,
+            acknowledged: None,
+            rank,
+        });
     }
 
     fn reason(&self, kind: MatterKind, drives: &[String]) -> Option<Words> {
@@ -805,6 +838,21 @@ pub fn name_link<'a>(array: &str, matters: &mut [Matter], alarms: impl Iterator<
     }
 }
 
+/// Notes which matters of an array are acknowledged. `alarms`: those that are open, each with its acknowledgement.
+pub fn note_acknowledged<'a>(
+    array: &str,
+    matters: &mut [Matter],
+    alarms: impl Iterator<Item = (&'a Condition, Option<&'a Acknowledgement>)> + Clone,
+) {
+    for matter in matters {
+        let is_about = |alarm: &Condition| {
+            (alarm.array == array || alarm.array == matter.array) && matter.kind.events().contains(&alarm.event)
+        };
+        let about = alarms.clone().filter(|(alarm, _)| is_about(alarm)).map(|(_, known)| known);
+        matter.acknowledged = Acknowledgement::of_all(about).cloned();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -1092,6 +1140,7 @@ mod tests {
             drives: vec!["/dev/a".into(), "/dev/b".into()],
             reason: Some("I/O error".into()),
             said: None,
+            acknowledged: None,
             rank: 1,
         };
         let alarm = |event, component: &str| Condition {

@@ -87,11 +87,9 @@ pub struct StandingView {
 }
 
 impl StandingView {
-    /// "acknowledged by root (user 0) since 2026-01-01T00:00:00Z"
+    /// Its acknowledgement in words.
     pub fn acknowledged_words(&self) -> Option<String> {
-        let Acknowledgement { by, at_s } = self.acknowledged.as_ref()?;
-        let since = humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_secs(*at_s));
-        Some(format!("acknowledged by {by} since {since}"))
+        self.acknowledged.as_ref().map(Acknowledgement::words)
     }
 }
 
@@ -106,9 +104,27 @@ pub struct AcknowledgeRequest {
     /// Its component, if it has one.
     #[serde(default)]
     pub component: Option<String>,
+    /// A note, shown with the alarm: one line of at most 400 characters. It takes the place of an earlier acknowledgement.
+    #[serde(default)]
+    pub note: Option<String>,
     /// The acknowledgement is taken back.
     #[serde(default)]
     pub undo: bool,
+}
+
+impl AcknowledgeRequest {
+    /// The note, without blanks around it.
+    fn checked_note(&self) -> Result<Option<String>, ApiError> {
+        let note = self.note.as_deref().map(str::trim).filter(|note| !note.is_empty());
+        let refuse = |said| Err(ApiError::new(ApiErrorKind::Invalid, said));
+        match note {
+            Some(_) if self.undo => refuse(ErrorSentence::NoteWithUndo {}),
+            Some(note) if note.chars().count() > Acknowledgement::NOTE_CHARS_MAX => {
+                refuse(ErrorSentence::NoteTooLong { chars: note.chars().count(), most: Acknowledgement::NOTE_CHARS_MAX })
+            }
+            note => Ok(note.map(str::to_owned)),
+        }
+    }
 }
 
 /// The health of the drives of a service, as `stria health` shows it.
@@ -388,14 +404,15 @@ impl Monitor {
     /// Notes that `by` knows of an open alarm, or (`undo`) no more. Returns the alarm as it stands then.
     ///
     /// # Errors
-    /// When no such alarm is open.
+    /// When no such alarm is open, or the note cannot be taken.
     pub fn acknowledge(&self, request: AcknowledgeRequest, by: String) -> Result<StandingView, ApiError> {
-        let AcknowledgeRequest { event, array, component, undo } = request;
+        let note = request.checked_note()?;
+        let AcknowledgeRequest { event, array, component, undo, note: _ } = request;
         let mut store = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
         let mut tracker = self.lock();
         let cause = Condition { event, array, component, text: String::new(), said: None };
         let stands = match undo {
-            false => tracker.acknowledge(&cause, Acknowledgement { by, at_s: crate::system::clock::now_s() }),
+            false => tracker.acknowledge(&cause, Acknowledgement { by, at_s: crate::system::clock::now_s(), note }),
             true => tracker.unacknowledge(Instant::now(), &cause),
         };
         if let Some(store) = store.as_mut() {
@@ -435,7 +452,10 @@ impl Monitor {
             }
             let mut seen = observer.look(now, &views, &events, &self.board.entries(), |array| self.slow(array));
             let patience = *self.patience.lock().unwrap_or_else(PoisonError::into_inner);
-            observer.look_for_missing(now, &self.missing(), patience, &mut seen);
+            let missing = self.missing();
+            observer.look_for_missing(now, &missing, patience, &mut seen);
+            let served = views.iter().map(|ArrayView { identity, .. }| (identity.uuid.clone(), identity.name.clone()));
+            let names = missing.iter().map(|array| (array.uuid.clone(), array.name.clone())).chain(served).collect();
             seen.conditions.extend(self.faults.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned());
             std::mem::take(&mut seen.happenings).into_iter().for_each(|happening| self.send(&service, Message::once(happening)));
             let messages = {
@@ -445,6 +465,7 @@ impl Monitor {
                     store.read_into(&mut tracker);
                 }
                 seen.gone.iter().for_each(|array| tracker.forget(array));
+                tracker.set_names(names);
                 seen.anew.iter().for_each(|cause| tracker.renew(now, cause));
                 let messages = tracker.update(now, &seen.conditions, |cause| seen.is_unknown(cause));
                 let answers = |array: &str| {

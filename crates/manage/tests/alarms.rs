@@ -5,6 +5,7 @@
 
 mod support;
 
+use serde_json::Value;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixDatagram;
@@ -417,6 +418,69 @@ fn an_alarm_that_a_person_knows_of_is_silent_over_a_restart_until_it_becomes_wor
     daemon.signal("-TERM");
     daemon.ended_well();
     assert_eq!(std::fs::read_to_string(place.path("state").join("acknowledged.json")).expect("it is stored"), "[]\n");
+}
+
+/// A person could not say what was done about an alarm, `explain` did not say that anybody knew of it, and a rename of the array
+/// lost the acknowledgement.
+#[test]
+fn an_acknowledgement_has_a_note_and_stays_with_its_array_over_kills_and_renames() {
+    let (place, sink) = (Place::new(), Sink::http());
+    let images = place.images(4, 32 << 20);
+    place.is_a_machine();
+    let drives: Vec<&str> = images.iter().map(String::as_str).collect();
+    place.ok(&[&["create", "tank", "--level", "6", "--assume-clean"], &drives[..]].concat());
+    place.ok(&[&["adopt"], &drives[..]].concat());
+    let text = std::fs::read_to_string(place.config()).expect("a configuration");
+    std::fs::write(place.config(), format!("{text}\n[alarms]\nwebhook = \"http://{}/\"\n", sink.address)).expect("a file");
+    let daemon = Daemon::start(&place);
+    place.settled("tank");
+    place.ok(&["fail", "tank", "1", "--force"]);
+    sink.wait_for_alarm(&format!("raised Fail {}", images[1]));
+    assert!(!place.run(&["explain"]).stdout.contains("acknowledged"));
+
+    let (note, shown) = ("the drive is\u{1b}[2J ordered", "the drive is\\u{1b}[2J ordered");
+    place.run(&["alarm", "acknowledge", "tank", "--note", note, "--undo"]).refused(2, &["--undo"]);
+    place.run(&["alarm", "acknowledge", "tank", "--note", &"x".repeat(401)]).refused(2, &["401 characters", "at most 400"]);
+    place.ok(&["alarm", "acknowledge", "tank"]);
+    let told = place.ok(&["alarm", "acknowledge", "tank", "--note", note]);
+    assert!(told.contains("acknowledged by ") && told.contains(&format!(": {shown}")), "{told}");
+    assert!(place.ok(&["alarm", "acknowledge", "tank"]).contains(shown), "a second one without a note changes nothing");
+    let orders = place.ok(&["events", "--orders"]);
+    assert!(orders.contains(&format!("with the note \"{shown}\"")), "{orders}");
+    let is_known = |name: &str| {
+        let end = std::time::Instant::now() + PATIENCE;
+        while !support::unwrapped(&place.ok(&["alarm"])).contains(shown) {
+            assert!(std::time::Instant::now() < end, "{}", place.ok(&["alarm"]));
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        for command in [&["status"][..], &["explain"], &["explain", name]] {
+            let ran = place.run(command);
+            let text = support::unwrapped(&ran.stdout);
+            let is_told = text.contains("acknowledged by ") && text.contains(&format!(": {shown}"));
+            assert!(ran.code == 3 && is_told && !ran.stdout.contains('\u{1b}'), "{command:?}: {ran:?}");
+        }
+        let explained: Value = serde_json::from_str(&place.run(&["explain", "--json"]).stdout).expect("JSON");
+        assert_eq!(explained[0]["acknowledged"]["note"], note, "{explained:#}");
+    };
+    is_known("tank");
+    let told = sink.alarms();
+
+    daemon.kill();
+    let daemon = Daemon::start(&place);
+    is_known("tank");
+    place.ok(&["stop", "tank"]);
+    place.ok(&["rename", "tank", "lake"]);
+    place.ok(&["start", "lake"]);
+    is_known("lake");
+    daemon.kill();
+    place.ok(&["rename", "lake", "pond"]);
+    let daemon = Daemon::start(&place);
+    is_known("pond");
+    assert_eq!(sink.alarms(), told, "nobody is told again");
+    place.ok(&["alarm", "acknowledge", "pond", "--undo"]);
+    assert!(!place.run(&["explain"]).stdout.contains("acknowledged"));
+    daemon.signal("-TERM");
+    daemon.ended_well();
 }
 
 #[test]

@@ -36,6 +36,9 @@ pub struct Acknowledge {
     /// Only the alarms about this member.
     #[arg(long, value_name = "MEMBER")]
     pub member: Option<String>,
+    /// A note that is shown with them, for example what was ordered. It takes the place of an earlier acknowledgement.
+    #[arg(long, value_name = "TEXT", conflicts_with = "undo")]
+    pub note: Option<String>,
     /// Take the acknowledgement back.
     #[arg(long)]
     pub undo: bool,

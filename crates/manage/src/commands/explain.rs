@@ -2,11 +2,11 @@
 
 use crate::cli;
 use crate::control::client;
-use crate::matter::{Matter, MatterKind, Urgency, name_link, not_served, of_array, of_config};
+use crate::matter::{Matter, MatterKind, Urgency, name_link, not_served, note_acknowledged, of_array, of_config};
 use crate::monitor::StandingView;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use stria_alarm::Event;
+use stria_alarm::{Acknowledgement, Event};
 use stria_block::{shell_word, shown, shown_sentence};
 use stria_terminal::output::{print, print_json};
 use stria_terminal::{Failure, NOT_WELL};
@@ -22,11 +22,18 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
     let mut faults = Vec::new();
     let is_meant = |name: &str| command.name.as_deref().is_none_or(|wanted| wanted == name);
     let mut matters: Vec<Matter> = adopted.iter().filter(|array| is_meant(&array.name)).filter_map(not_served).collect();
+    if !matters.is_empty() {
+        let open = client::daemon(socket).and_then(|daemon| daemon.get::<Vec<StandingView>>("/v1/alarms").ok());
+        for matter in &mut matters {
+            let array = matter.array.clone();
+            with_alarms(&array, std::slice::from_mut(matter), open.as_deref().unwrap_or_default());
+        }
+    }
     if let (Some(name), []) = (&command.name, &matters[..]) {
         let (client, view) = client::find_at_once(socket, name)?;
         matters = of_array(&view);
         let open: Vec<StandingView> = client.get("/v1/alarms").unwrap_or_default();
-        name_link(&view.identity.name, &mut matters, open.iter().map(|alarm| &alarm.cause));
+        with_alarms(&view.identity.name, &mut matters, &open);
     } else if command.name.is_none() {
         let (services, silent) = client::survey(socket)?;
         if services.iter().all(|(_, arrays)| arrays.is_empty()) && silent.is_empty() {
@@ -41,7 +48,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
             services.iter().filter_map(|(client, _)| client.get::<Vec<StandingView>>("/v1/alarms").ok()).flatten().collect();
         for view in services.iter().flat_map(|(_, arrays)| arrays) {
             let mut of_view = of_array(view);
-            name_link(&view.identity.name, &mut of_view, open.iter().map(|alarm| &alarm.cause));
+            with_alarms(&view.identity.name, &mut of_view, &open);
             matters.extend(of_view);
         }
         let (of_file, others): (Vec<_>, Vec<_>) = open.into_iter().partition(|alarm| alarm.cause.event == Event::ConfigFault);
@@ -60,6 +67,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
             drives: Vec::new(),
             reason: None,
             said: None,
+            acknowledged: None,
             rank: 1,
         }));
     }
@@ -68,8 +76,12 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
         let mut values: Vec<Value> = matters.iter().map(|matter| json!(matter)).collect();
         values.extend(faults.iter().map(|fault| {
             let (means, action, avoid) = of_config(&fault.cause);
-            json!({"array": null, "kind": "config_fault", "urgency": Urgency::Critical, "what": fault.cause.text, "means": means,
-                "action": action, "avoid": avoid, "drives": [], "reason": null})
+            let mut value = json!({"array": null, "kind": "config_fault", "urgency": Urgency::Critical, "what": fault.cause.text,
+                "means": means, "action": action, "avoid": avoid, "drives": [], "reason": null});
+            if let Some(known) = &fault.acknowledged {
+                value["acknowledged"] = json!(known);
+            }
+            value
         }));
         print_json(&values);
     } else {
@@ -80,6 +92,7 @@ pub fn explain(command: &cli::Explain, json: bool) -> Result<u8, Failure> {
             for (title, sentence) in [("means", means), ("do", action), ("not now", avoid)] {
                 let _ = writeln!(text, "  {title:>7}  {sentence}");
             }
+            text += &known_words(fault.acknowledged.as_ref());
         }
         if faults.is_empty() || !matters.is_empty() {
             text.insert_str(0, &words(&matters, &well));
@@ -119,8 +132,20 @@ fn words(matters: &[Matter], well: &str) -> String {
         for (title, sentence) in [("means", &matter.means), ("do", &matter.action), ("not now", &matter.avoid)] {
             let _ = writeln!(text, "  {title:>7}  {}", shown_sentence(sentence));
         }
+        text += &known_words(matter.acknowledged.as_ref());
     }
     text
+}
+
+/// What the alarms say of an array's matters.
+fn with_alarms(array: &str, matters: &mut [Matter], open: &[StandingView]) {
+    name_link(array, matters, open.iter().map(|alarm| &alarm.cause));
+    note_acknowledged(array, matters, open.iter().map(|alarm| (&alarm.cause, alarm.acknowledged.as_ref())));
+}
+
+/// The line about an acknowledgement, if there is one.
+fn known_words(known: Option<&Acknowledgement>) -> String {
+    known.map_or_else(String::new, |known| format!("  {:>7}  {}\n", "known", shown_sentence(&known.words())))
 }
 
 #[cfg(test)]
@@ -141,6 +166,7 @@ mod tests {
                 drives: vec!["/dev/a".into()],
                 reason: Some(reason.into()),
                 said: None,
+                acknowledged: None,
                 rank: 1,
             };
             words(&[matter], "").lines().nth(1).expect("the reason").trim().to_owned()

@@ -68,7 +68,7 @@ fn acknowledge(
         let open: Vec<StandingView> = client.get("/v1/alarms")?;
         for StandingView { cause, .. } in open.into_iter().filter(is_meant) {
             let (event, array, component) = (cause.event, cause.array, cause.component);
-            let request = AcknowledgeRequest { event, array, component, undo: what.undo };
+            let request = AcknowledgeRequest { event, array, component, note: what.note.clone(), undo: what.undo };
             done.push(client.send(Method::POST, "/v1/alarms/acknowledge", &request)?);
         }
     }

@@ -24,17 +24,22 @@ struct Line {
     #[serde(default, deserialize_with = "stria_sentence::if_known")]
     said: Option<AlarmSentence>,
     acknowledged: Acknowledgement,
+    /// The array, if it is about one. Absent: another version wrote it, and a rename of the array ends it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    array_uuid: Option<String>,
 }
 
 impl From<Acknowledged<AlarmSentence>> for Line {
     fn from(known: Acknowledged<AlarmSentence>) -> Self {
-        Self { said: known.cause.said.clone(), cause: known.cause, acknowledged: known.acknowledgement }
+        let Acknowledged { cause, acknowledgement, array_uuid } = known;
+        Self { said: cause.said.clone(), cause, acknowledged: acknowledgement, array_uuid }
     }
 }
 
 impl From<Line> for Acknowledged<AlarmSentence> {
     fn from(line: Line) -> Self {
-        Self { cause: Condition { said: line.said, ..line.cause }, acknowledgement: line.acknowledged }
+        let Line { cause, said, acknowledged, array_uuid } = line;
+        Self { cause: Condition { said, ..cause }, acknowledgement: acknowledged, array_uuid }
     }
 }
 

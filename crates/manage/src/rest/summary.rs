@@ -4,14 +4,15 @@ use super::types::{Action, ArrayEntry, MatterId, MatterView, Summary, Urgency};
 use crate::api::{AdoptedState, ArrayView, EventView, HealthView, Obstacle};
 use crate::events::since::first_loss;
 use crate::matter::{
-    Matter, MatterKind, RANK_LAST, RANK_LOST, ReasonSentence, can_lose, ended_early, name_link, not_served, of_array, of_config,
+    Matter, MatterKind, RANK_LAST, RANK_LOST, ReasonSentence, can_lose, ended_early, name_link, not_served, note_acknowledged,
+    of_array, of_config,
 };
 use crate::monitor::StandingView;
 use crate::view::{all_members, is_redundant_itself};
 use crate::words::alarm::AlarmSentence;
 use crate::words::event::EventSentence;
 use std::path::PathBuf;
-use stria_alarm::{Acknowledgement, Condition, Event, Severity};
+use stria_alarm::{Condition, Event, Severity};
 use stria_host::HostSentence;
 
 /// Sums up. `events`: those that are known, the oldest first. `told_by`: the channels by which people are told.
@@ -51,6 +52,7 @@ fn of(array: &ArrayEntry, alarms: &[StandingView], events: &[EventView]) -> Vec<
         None => not_served(&array.into()).into_iter().collect(),
     };
     name_link(&array.name, &mut matters, alarms.iter().map(|alarm| &alarm.cause));
+    note_acknowledged(&array.name, &mut matters, alarms.iter().map(|alarm| (&alarm.cause, alarm.acknowledged.as_ref())));
     matters.into_iter().map(|matter| (matter.rank, shown(array, matter, alarms, events))).collect()
 }
 
@@ -65,12 +67,11 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
     let part = array.view.as_ref().and_then(|view| part(view, &matter.array));
     let lost = || first_loss(events, is_here, part);
     let may_fail = |path: &&String| array.view.as_ref().is_some_and(|view| can_lose(view, path));
-    let (began, alarm, remedies): (_, &[Event], Vec<Action>) = match matter.kind {
+    let (began, remedies): (_, Vec<Action>) = match matter.kind {
         MatterKind::NotServed => {
             let start = Action::Start { array: name(), force: false };
             (
                 last(&["waiting", "stopped"]),
-                &[Event::NotServed],
                 // It would be refused.
                 if array.state == AdoptedState::Absent || array.obstacle == Some(Obstacle::TooFew) {
                     vec![]
@@ -79,40 +80,37 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
                 },
             )
         }
-        MatterKind::Silent => (last(&["lane_silent"]), &[Event::ArraySilent], vec![]),
-        MatterKind::MemberSilent => (
-            silent_since(events, &matter.drives),
-            &[Event::MemberSilent],
-            matter.drives.iter().filter(may_fail).map(fail).collect(),
-        ),
-        MatterKind::MembersSilent => (silent_since(events, &matter.drives), &[Event::MemberSilent], vec![]),
+        MatterKind::Silent => (last(&["lane_silent"]), vec![]),
+        MatterKind::MemberSilent => {
+            (silent_since(events, &matter.drives), matter.drives.iter().filter(may_fail).map(fail).collect())
+        }
+        MatterKind::MembersSilent => (silent_since(events, &matter.drives), vec![]),
         // Its drives are those that were to be filled.
-        MatterKind::Degraded if part.is_some_and(ended_early) => (lost(), DEGRADED, matter.drives.iter().map(fail).collect()),
+        MatterKind::Degraded if part.is_some_and(ended_early) => (lost(), matter.drives.iter().map(fail).collect()),
         MatterKind::Degraded => {
             let span = (matter.array != array.name).then(|| matter.array.clone());
-            (lost(), DEGRADED, vec![Action::Add { array: name(), drive: PathBuf::new(), span }])
+            (lost(), vec![Action::Add { array: name(), drive: PathBuf::new(), span }])
         }
-        MatterKind::Rebuilding | MatterKind::Failed => (lost(), DEGRADED, vec![]),
-        MatterKind::Paused => (lost(), DEGRADED, vec![Action::Resume { array: name() }]),
-        MatterKind::ReadOnly => (None, &[Event::ReadOnly], vec![]),
-        MatterKind::SuperblockRefused => (last(&["superblock_refused"]), &[Event::SuperblockRefused], vec![]),
+        MatterKind::Rebuilding | MatterKind::Failed => (lost(), vec![]),
+        MatterKind::Paused => (lost(), vec![Action::Resume { array: name() }]),
+        MatterKind::ReadOnly => (None, vec![]),
+        MatterKind::SuperblockRefused => (last(&["superblock_refused"]), vec![]),
         MatterKind::Mismatch => {
             let repair = Action::Scrub { array: name(), repair: true, from_bytes: 0 };
-            (last(&["mismatch"]), &[Event::Mismatch], vec![repair])
+            (last(&["mismatch"]), vec![repair])
         }
-        MatterKind::NoSpace => (last(&["no_room"]), &[Event::NoSpace], vec![]),
+        MatterKind::NoSpace => (last(&["no_room"]), vec![]),
         MatterKind::FileDeleted => {
             let replace = |path: &String| Action::Replace { array: name(), old: path.into(), new: PathBuf::new() };
             let is_redundant = part.is_some_and(is_redundant_itself);
             let remedies = matter.drives.iter().filter(|_| is_redundant).map(replace).collect();
-            (deleted_since(events, &matter.drives), &[Event::FileDeleted], remedies)
+            (deleted_since(events, &matter.drives), remedies)
         }
-        MatterKind::LeftAlone => (None, &[], vec![]),
-        MatterKind::Replaced => (last(&["member_in_sync"]), &[], matter.drives.iter().map(remove).collect()),
+        MatterKind::LeftAlone => (None, vec![]),
+        MatterKind::Replaced => (last(&["member_in_sync"]), matter.drives.iter().map(remove).collect()),
     };
-    let open = alarms.iter().filter(|open| is_here(&open.cause.array) && alarm.contains(&open.cause.event));
-    let open: Vec<&StandingView> = open.collect();
-    let stands = open.iter().map(|open| open.since_s * 1000).min();
+    let is_about = |open: &&StandingView| is_here(&open.cause.array) && matter.kind.events().contains(&open.cause.event);
+    let stands = alarms.iter().filter(is_about).map(|open| open.since_s * 1000).min();
     MatterView {
         array: matter.array.clone(),
         kind: MatterId::State(matter.kind),
@@ -126,14 +124,8 @@ fn shown(array: &ArrayEntry, matter: Matter, alarms: &[StandingView], events: &[
         remedies: possible(remedies, &array.name, array.view.as_ref()),
         reason: matter.reason,
         said: matter.said,
-        acknowledged: acknowledged(&open),
+        acknowledged: matter.acknowledged,
     }
-}
-
-/// The acknowledgement of all these alarms: the latest one, if each alarm has one.
-fn acknowledged(open: &[&StandingView]) -> Option<Acknowledgement> {
-    let known: Option<Vec<&Acknowledgement>> = open.iter().map(|open| open.acknowledged.as_ref()).collect();
-    known?.into_iter().max_by_key(|known| known.at_s).cloned()
 }
 
 /// Since when the file of one of these drives has no name.
@@ -172,9 +164,6 @@ fn possible(remedies: Vec<Action>, array: &str, view: Option<&ArrayView>) -> Vec
     };
     if view.condition.unreplayed.is_some() { Vec::new() } else { vec![to_writable] }
 }
-
-/// The alarms about lost redundancy.
-const DEGRADED: &[Event] = &[Event::Fail, Event::DegradedArray];
 
 /// The array of this name: this one, or a span of it.
 fn part<'a>(view: &'a ArrayView, name: &str) -> Option<&'a ArrayView> {

@@ -446,6 +446,8 @@ sentences! {
         SweepEnded { sweep_kind: String } => "the {sweep_kind} ended meanwhile",
         NoClientRequest {} => "no client sent a request meanwhile, so the sweep costs clients nothing now",
         ForecastCount { most: usize } => "a forecast is for 1 to {most} drives",
+        NoteTooLong { chars: usize, most: usize } => "the note has {chars} characters: at most {most} are stored",
+        NoteWithUndo {} => "a note goes with an acknowledgement, not with its withdrawal",
         NoOpenAlarm { alarm: String, array: String } => "alarm {alarm} is not open on array {array}: `stria alarm` lists those that are open",
         NoAlarmChannel {} => "no channel for alarms is configured: add one to [alarms] in stria.toml, or serve with --alarm-mail, --alarm-webhook, --alarm-exec or --alarms",
         ChannelsChanged {} => "the channels of alarms were changed by somebody else since they were read: read them again",

@@ -117,6 +117,7 @@ sentences! {
         OrderStopAll { clients_or_not: ClientsOrNot } => "stop of all arrays{clients_or_not}",
         OrderAlarmTest {} => "test of the alarms",
         OrderAcknowledge { alarm: String, array: String, component: Component } => "acknowledgement of alarm {alarm} on array {array}{component}",
+        OrderAcknowledgeNote { alarm: String, array: String, component: Component, note: String } => "acknowledgement of alarm {alarm} on array {array}{component}, with the note \"{note}\"",
         OrderUnacknowledge { alarm: String, array: String, component: Component } => "withdrawal of the acknowledgement of alarm {alarm} on array {array}{component}",
         OrderStart { of: Of, force: Forced } => "start of {of}{force}",
         OrderStop { of: Of, clients_or_not: ClientsOrNot } => "stop of {of}{clients_or_not}",

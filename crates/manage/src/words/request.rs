@@ -61,9 +61,10 @@ fn sentence_of(method: &str, parts: &[&str], body: &Body) -> Option<OrderSentenc
         ("POST", ["alarms", "acknowledge"]) => {
             let (alarm, array) = (body.text("event"), body.text("array"));
             let component = Component(body.0["component"].as_str().map(|part| shown(part).to_string()));
-            match body.is("undo") {
-                false => OrderSentence::OrderAcknowledge { alarm, array, component },
-                true => OrderSentence::OrderUnacknowledge { alarm, array, component },
+            match body.0["note"].as_str().map(str::trim).filter(|note| !note.is_empty()) {
+                _ if body.is("undo") => OrderSentence::OrderUnacknowledge { alarm, array, component },
+                Some(note) => OrderSentence::OrderAcknowledgeNote { alarm, array, component, note: shown(note).to_string() },
+                None => OrderSentence::OrderAcknowledge { alarm, array, component },
             }
         }
         ("POST", ["adopted", array, "start"]) => OrderSentence::OrderStart { of: of(array), force: body.force() },
@@ -171,6 +172,18 @@ mod tests {
                 "/v1/alarms/acknowledge",
                 r#"{"event":"Fail","array":"tank","component":"/dev/sdb"}"#,
                 "acknowledgement of alarm Fail on array tank (/dev/sdb)",
+            ),
+            (
+                "POST",
+                "/v1/alarms/acknowledge",
+                r#"{"event":"Fail","array":"tank","component":"/dev/sdb","note":" ordered\n "}"#,
+                "acknowledgement of alarm Fail on array tank (/dev/sdb), with the note \"ordered\"",
+            ),
+            (
+                "POST",
+                "/v1/alarms/acknowledge",
+                r#"{"event":"Fail","array":"tank","note":"a\u001b[2Jb"}"#,
+                "acknowledgement of alarm Fail on array tank, with the note \"a\\u{1b}[2Jb\"",
             ),
             (
                 "POST",
