@@ -28,8 +28,8 @@ use crate::apart::{self, Wake};
 use crate::device_note::{Note, announce, mark, replace};
 use crate::device_users::users;
 use driver::{
-    COMMAND_LIMIT, START_LIMIT, add, ask, ask_while, check_driver, copier, delete, device_info, ids, open_queues, parameters,
-    take_over,
+    COMMAND_LIMIT, LOOK_AGAIN, START_LIMIT, add, ask, ask_while, check_driver, copier, delete, device_info, ids, open_queues,
+    parameters, take_over,
 };
 use kernel::KernelPort;
 use lane_client::{Crew, CrewMember, QueueClient};
@@ -39,6 +39,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::thread;
+use std::time::Instant;
 use stria_block::{Limits, RemoteDevice, shell_word};
 use uapi::{DeviceInfo, Parameters, control, state};
 
@@ -130,10 +131,9 @@ impl UblkDevice {
             false
         });
         if let Err(error) = this.begin(export, &limits, &parameters, &info) {
-            this.leave();
-            if !taken_over {
-                let _ = delete(info.id);
-                let _ = fs::remove_file(&this.note);
+            match taken_over {
+                true => this.leave(),
+                false => this.give_up(),
             }
             return Err(error);
         }
@@ -249,6 +249,29 @@ impl UblkDevice {
         // A note that is left behind is harmless: the mark decides.
         let _ = fs::remove_file(&self.note);
         Ok(())
+    }
+
+    /// Removes a new device whose start failed.
+    ///
+    /// The driver deletes no device whose queues wait for requests, and a queue that leaves keeps its ring open for as long as its
+    /// thread lives. So the driver has to send the queues away first.
+    fn give_up(&self) {
+        let end = Instant::now() + COMMAND_LIMIT;
+        loop {
+            let stopped = ask("stop", control::STOP_DEVICE, self.id, 0, Vec::new(), COMMAND_LIMIT);
+            // A queue that its lane had only just taken in may begin after a stop.
+            if self.crew.wait_for_end(LOOK_AGAIN) {
+                break;
+            }
+            if stopped.is_err() || Instant::now() >= end {
+                self.leave();
+                break;
+            }
+        }
+        if let Err(error) = delete(self.id) {
+            log::warn!("{error}; /dev/ublkb{} may be left behind", self.id);
+        }
+        let _ = fs::remove_file(&self.note);
     }
 
     /// Leaves the block device to the next server: requests that the array has end, and the kernel holds all others back. The

@@ -7,4 +7,5 @@ mod new_user;
 mod support;
 mod ublk;
 mod ublk_hangs;
+mod ublk_refused;
 mod vhost_user;
