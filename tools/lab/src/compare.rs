@@ -3,8 +3,9 @@
 //! Every point that both runs measured is compared in rate and in p99 latency over its rounds (of the steady window, if there is
 //! one), by the methods of [statistics](crate::stats), with Holm's correction over all of them. A difference counts if it is
 //! significant *and* at least the tolerance, because with enough rounds every tiny difference is significant. The rounds of one
-//! run share its circumstances. Differences from day to day show only if several runs on each side are compared; then a run is
-//! the unit, with its median.
+//! run share its circumstances, so they say nothing of how much two runs of the same thing differ. With one run on each side a small
+//! change is therefore undecided ([`RUNS_DIFFER`]). Differences from day to day show if several runs on each side are compared; then a
+//! run is the unit, with its median.
 //!
 //! On a machine that others use, figures vary from minute to minute, and all rounds of a run share that. The share of the
 //! processors that others used is recorded with every measurement. One run on each side cannot prove a change of rates that the
@@ -22,6 +23,12 @@ use std::path::{Path, PathBuf};
 
 /// The smallest change that is reported.
 pub const TOLERANCE: f64 = 0.03;
+
+/// The factor in rates by which two runs of the same thing may differ, whatever their rounds say; in p99 latency its square.
+///
+/// 1.1: if the level of a run shifts by 3 % (one standard deviation), two runs differ by more than that in 2.5 % of all pairs. No run
+/// can tell its own shift, as all of its rounds share it.
+pub const RUNS_DIFFER: f64 = 1.1;
 
 /// The compared figure of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -42,6 +49,8 @@ pub enum Change {
     Trifling,
     /// Significant among the rounds of one run on each side, but the use of the machine by others may be the only cause.
     Undecided,
+    /// Significant among the rounds of one run on each side, but two runs of the same thing may differ as much.
+    Unrepeated,
     /// The noise is larger than the difference.
     Noise,
 }
@@ -172,7 +181,7 @@ pub fn compare_sides(a: &[&Run], b: &[&Run], tolerance: f64) -> Comparison {
     let busy = others_percent.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
     let busiest = rows.iter().filter_map(|row| row.others_percent).reduce(f64::max);
     let busiest = busiest.filter(|percent| *percent >= BUSY_PERCENT && !by_run);
-    judge(&mut rows, tolerance, busy, busiest.is_some());
+    judge(&mut rows, tolerance, busy, busiest.is_some(), by_run);
     let name = |runs: &[&Run]| runs.iter().map(|run| run.manifest.id.clone()).collect::<Vec<_>>().join(", ");
     Comparison {
         before: name(a),
@@ -215,8 +224,8 @@ fn rows_of(before: &Side, after: &Side, by_run: bool) -> (Vec<Row>, usize) {
 }
 
 /// Gives each difference its corrected probability and its verdict. `busy`: the use of the processors by others, in percent, where
-/// it may be the cause. `by_row`: so may what they used during the measurements of a row.
-fn judge(rows: &mut [Row], tolerance: f64, busy: Option<f64>, by_row: bool) {
+/// it may be the cause. `by_row`: so may what they used during the measurements of a row. `by_run`: a run is the unit.
+fn judge(rows: &mut [Row], tolerance: f64, busy: Option<f64>, by_row: bool, by_run: bool) {
     let mut tested: Vec<&mut Row> = rows.iter_mut().filter(|row| row.difference.method != Method::TooFew).collect();
     let p: Vec<f64> = tested.iter().map(|row| row.difference.p).collect();
     for (row, p) in tested.iter_mut().zip(stats::holm(&p)) {
@@ -229,10 +238,15 @@ fn judge(rows: &mut [Row], tolerance: f64, busy: Option<f64>, by_row: bool) {
             Metric::Rate => times < rate_times(percent),
             Metric::LatencyP99 => times < tail_times(percent),
         });
+        let of_runs = match row.metric {
+            Metric::Rate => RUNS_DIFFER,
+            Metric::LatencyP99 => RUNS_DIFFER.powi(2),
+        };
         row.change = match () {
             () if p >= SIGNIFICANCE || !row.difference.ratio.is_finite() => Change::Noise,
             () if size < tolerance => Change::Trifling,
             () if explained => Change::Undecided,
+            () if !by_run && times < of_runs => Change::Unrepeated,
             () if gain > 0.0 => Change::Better,
             () => Change::Worse,
         };
@@ -385,6 +399,9 @@ impl Comparison {
             Outcome::Same if count(Change::Undecided) > 0 => format!(
                 "No difference in {tested} comparisons is larger than the possible effect of others' load on the machine."
             ),
+            Outcome::Same if count(Change::Unrepeated) > 0 => {
+                format!("No difference in {tested} comparisons is larger than two runs of the same thing may differ.")
+            }
             Outcome::Same => format!("No significant difference in {tested} comparisons."),
             _ => format!(
                 "Of {tested} comparisons {worse} {} significantly worse and {better} better in {}.",
@@ -392,8 +409,16 @@ impl Comparison {
                 self.after
             ),
         });
-        for change in [Change::Worse, Change::Better, Change::Undecided] {
+        for change in [Change::Worse, Change::Better, Change::Undecided, Change::Unrepeated] {
             sentences.extend(self.rows.iter().filter(|row| row.change == change).map(Row::sentence));
+        }
+        if count(Change::Unrepeated) > 0 {
+            sentences.push(format!(
+                "One run on each side cannot tell a change below {:.0} % from the difference of two runs of the same thing (p99 latency: \
+                 {:.0} %). Measure several times a side: stria lab compare A1 A2 A3 -- B1 B2 B3.",
+                (RUNS_DIFFER - 1.0) * 100.0,
+                (RUNS_DIFFER.powi(2) - 1.0) * 100.0
+            ));
         }
         if count(Change::Trifling) > 0 {
             sentences.push(format!(
@@ -450,7 +475,8 @@ impl Row {
                 format!("; the runs scatter by ±{plus_minus:.1} %, so this difference cannot be told from noise")
             }
             Change::Undecided => "; undecided, since others used the machine".into(),
-            _ => String::new(),
+            Change::Unrepeated => "; undecided, since two runs of the same thing may differ as much".into(),
+            Change::Better | Change::Worse | Change::Trifling => String::new(),
         };
         format!(
             "{}: {} → {}{unit}, {} %{interval}{end}.",
