@@ -11,6 +11,7 @@ pub mod output;
 pub mod program;
 pub mod progress;
 pub mod size;
+mod size_limit;
 
 pub use failure::Failure;
 pub use memory_limit::memory_limit_warning;
@@ -69,6 +70,7 @@ pub fn run<C>(
         Err(error) => return not_understood(&error),
     };
     let json = json(&parsed);
+    size_limit::survive();
     if let Some(words) = memory_limit::too_small() {
         return failed(&Failure::Failed(words), json, tell);
     }

@@ -99,7 +99,7 @@ fn of_small_crates() {
     holds("crates/integrity", "region table device");
     holds("crates/parity", "field reference addresses kernel code locate recover store selftest chosen xor");
     holds("crates/routine", "calendar hours plan");
-    holds("crates/terminal", "describe failure output program progress size memory_limit");
+    holds("crates/terminal", "describe failure output program progress size memory_limit size_limit");
 }
 
 #[test]

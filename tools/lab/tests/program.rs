@@ -39,6 +39,22 @@ fn experiments_are_listed_and_planned_without_touching_anything() {
     place.run(&["lab", "run", "quick", "--target", "file:y.img"]).refused(4, &["--destroy y.img"]);
 }
 
+/// SIGXFSZ ended the programs without a word, wherever the first file that became too large was no drive.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_with_a_sentence() {
+    let place = Place::new();
+    let limited = |kib: u32, command: &[&str]| {
+        let script = "ulimit -f $(($0 * 2)) && exec \"$@\"";
+        let program = ["-c", script, &kib.to_string(), env!("CARGO_BIN_EXE_stria-lab")];
+        let output = place.command_line("sh", &[&program, command].concat()).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {:?} {said}", output.status);
+        assert!(said.contains("File too large"), "{command:?}: {said}");
+    };
+    limited(1024, &["run", "quick", "--target", "file:x.img", "--size", "32MiB", "--out", "run"]);
+    limited(1, &["run", "scaling", "--on", "lsi2208", "--out", "modelled"]);
+}
+
 /// A fio that gets no thread for a job waits for ever for the others; the laboratory waited three minutes for each load.
 #[test]
 fn a_fio_that_cannot_start_its_threads_is_ended_at_once() {
