@@ -101,6 +101,8 @@ test("a pulled NVMe drive is found by its serial number, replaced and rebuilt, o
     await press("Log in");
     await page.getByRole("heading", { level: 1, name: /^Array tank has lost a drive/ }).waitFor({ timeout: 2 * PATIENCE });
     const matter = page.locator(".case").first();
+    // A busy guest takes its time to look at the drives.
+    await matter.getByText("is free and fits").first().waitFor({ timeout: 2 * PATIENCE });
     const said = await matter.innerText();
     for (const words of ["NVME-1", "is free and fits"]) assert.ok(said.includes(words), `${words} in: ${said}`);
     assert.equal(await matter.locator(".bay.marked .bay-slot").innerText(), "1");
