@@ -4,8 +4,9 @@
 //! A write that a member has no space for fails with [`ErrorKind::NoSpace`](stria_block::ErrorKind::NoSpace), and the member
 //! keeps its slot. Nothing is wrong with what it holds, and other members often lie on the same file system: dropping one after
 //! the other would end the array.
-//! Where parity may lack space, and must not, a write sends it before data, and sends no data if there is none for it
+//! A write sends parity before data where a lack of space for parity would do harm, and sends no data if parity finds none
 //! ([`undo_parity`]).
+//!
 //! Before another write to the rows, they are made consistent again:
 //!
 //! - On parity levels parity follows the data, whichever of the new data arrived. Parity that cannot be written either becomes
@@ -214,7 +215,7 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
     result
 }
 
-/// What parity members hold of the parts of a stripe before a write: slot, rows, and bytes. `None`: they are no parity now.
+/// What parity members hold of the parts of a stripe before a write: slot, rows, and bytes. `None`: what the member holds there does not count.
 pub(crate) type ParityBefore = Vec<(usize, Range<MemberSector>, Option<Buffer>)>;
 
 /// Reads parity of parts of a stripe under the lock of their rows, so that [`undo_parity`] can write it back.
