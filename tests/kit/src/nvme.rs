@@ -94,6 +94,9 @@ const TWO_PROCESSORS: [&str; 2] = ["--processors", "2"];
 /// Half of the memory is the root's, where an upgrade lays a second program of some 100 MiB beside the first.
 const ROOM_FOR_UPGRADES: [&str; 2] = ["--memory", "1536M"];
 
+/// A guest that takes longer hangs: the longest takes 90 s on an idle machine.
+const LIMIT_S: &str = "600";
+
 /// The script that runs one test of this very program.
 fn script_of(test: &str) -> String {
     format!("mkdir -p {}; {IN_GUEST}=1 $P0 --exact {test} --nocapture", scratch().display())
@@ -187,7 +190,7 @@ fn command(kernel: Kernel, folder: &Path, images: &[String], programs: &[&str], 
     let own = std::env::current_exe().expect("a test is a program");
     let programs = &[&[own.to_str().expect("a plain path")], programs].concat()[..];
     let mut command = Command::new(project("tests/nvme/nvme-guest"));
-    command.args(["run", "--kernel", kernel.version]).args(options);
+    command.args(["run", "--timeout", LIMIT_S, "--kernel", kernel.version]).args(options);
     for (option, values) in [("--module", kernel.modules), ("--program", programs)] {
         command.args(values.iter().flat_map(|value| [option, value]));
     }

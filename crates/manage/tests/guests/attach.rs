@@ -60,9 +60,7 @@ fn guests_half() {
     if !nvme::is_guest() {
         return;
     }
-    // The driver's messages go to the console, which is printed when the test fails.
-    ok("dmesg", &["-n", "8"]);
-    let _logs = Logs;
+    let _logs = (guest::KernelLog::start(), Logs);
     guest::start_udev(PROGRAMS.len());
     let place = Place::new();
     place.ok(&[&["create", "tank", "--level", "5", "--spare", SPARE], &DRIVES[..]].concat());

@@ -74,12 +74,11 @@ fn fsx(first_seed: u64) -> Load {
     })
 }
 
-fn start() -> Place {
-    // The drivers' messages go to the console, which is printed when the test fails.
-    ok("dmesg", &["-n", "8"]);
+fn start() -> (guest::KernelLog, Place) {
+    let log = guest::KernelLog::start();
     guest::start_udev(PROGRAMS.len());
     fs::create_dir_all(MOUNTED).expect("a folder");
-    Place::new()
+    (log, Place::new())
 }
 
 /// The tools that people ask say what the device is, and what lies on it.
@@ -183,7 +182,7 @@ fn first_day() {
     if !nvme::is_guest() {
         return;
     }
-    let place = start();
+    let (_log, place) = start();
     // Larger drives have space for several lanes' logs; a part of each is enough for the file systems.
     let options = ["--level", "5", "--assume-clean", "--size", "112M", "--spare", DRIVES[4]];
     place.ok(&[&["create", "tank"], &options[..], &DRIVES[..4]].concat());
@@ -223,7 +222,7 @@ fn second_day() {
     if !nvme::is_guest() {
         return;
     }
-    let place = start();
+    let (_log, place) = start();
     let serve_with = |options: &[&str]| place.serve(&[&DRIVES[..], &["--ublk"], options].concat());
     let serve = serve_with(&["--lanes", "2", "--ublk-copy", "driver"]);
     assert_eq!(serve.devices, [("tank".to_owned(), "/dev/ublkb0".to_owned())]);

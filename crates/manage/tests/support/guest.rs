@@ -19,6 +19,29 @@ pub fn ok(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {output:?}");
 }
 
+/// Keeps the kernel's messages from the console, and prints the last of them when a test fails.
+///
+/// The console is a serial line: a driver that says of each of a hundred requests that it waits holds the guest up for minutes.
+pub struct KernelLog;
+
+impl KernelLog {
+    pub fn start() -> Self {
+        ok("dmesg", &["-n", "1"]);
+        Self
+    }
+}
+
+impl Drop for KernelLog {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let output = Command::new("dmesg").output().expect("the guest has dmesg");
+            let text = String::from_utf8_lossy(&output.stdout);
+            let lines: Vec<&str> = text.lines().collect();
+            eprintln!("The kernel's last messages:\n{}", lines[lines.len().saturating_sub(200)..].join("\n"));
+        }
+    }
+}
+
 /// Starts udev with our rule. `program_count`: how many programs the guest has beside this one.
 pub fn start_udev(program_count: usize) {
     fs::create_dir_all("/etc/udev/rules.d").expect("a folder");
