@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::handshake::{Agreement, Handshake, OPTION_BYTES_MAX, Step};
 use crate::link::{End, Link};
 use crate::registry::{Entry, Shared};
-use crate::session::{Caps, Session};
+use crate::session::{Caps, Owed, Session};
 use crate::tls::TlsStream;
 use crate::wire::OPTION_HEADER_BYTES;
 use log::Level;
@@ -163,6 +163,13 @@ enum Direction {
     Out,
 }
 
+/// What shows that a client acts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Measure {
+    Bytes,
+    Requests,
+}
+
 /// A client after its handshake: moves bytes and requests between its socket and its device.
 struct Transmission {
     link: Link,
@@ -173,8 +180,8 @@ struct Transmission {
     drained_by: Option<Nanos>,
     /// The time at which it last received or sent anything.
     idle_since: Nanos,
-    /// The time since which the client must act, and the bytes that had moved by then.
-    owes: Option<(Nanos, u64)>,
+    /// The time since which the client must act, and how much had moved by then.
+    owes: Option<(Measure, Nanos, u64)>,
     /// The client is gone; this remains only for the memory of requests that the device has.
     is_gone: bool,
     /// Last, so that the socket is closed before the client leaves the list.
@@ -264,22 +271,34 @@ impl Transmission {
 
     /// The time at which a client that must act has stalled; `None`: it need not act.
     fn stalls_at(&mut self, now: Nanos) -> Result<Option<Nanos>, End> {
-        let Some(moved) = self.session.owed_by_client() else {
+        let Self { link, session, .. } = self;
+        let of_tls = || match () {
+            () if link.has_unsent() => Some(Owed::Replies),
+            () if link.has_part() && session.wants_input() => Some(Owed::Request),
+            () => None,
+        };
+        let Some(owed) = session.owed_by_client().or_else(of_tls) else {
             self.owes = None;
             return Ok(None);
         };
+        // Bytes of a request count for nothing until it is whole.
+        let (measure, moved, step) = match owed {
+            Owed::Replies | Owed::Data => (Measure::Bytes, session.moved_bytes(), STALL_BYTES),
+            Owed::Request => (Measure::Requests, session.counters().requests, 1),
+        };
         let since = match self.owes {
-            Some((since, before)) if moved < before + STALL_BYTES => since,
+            Some((of, since, before)) if of == measure && moved < before + step => since,
             _ => {
-                self.owes = Some((now, moved));
+                self.owes = Some((measure, now, moved));
                 now
             }
         };
         let at = since.saturating_add(self.entry.shared.options.stall_timeout.as_nanos() as Nanos);
         if at <= now {
-            return Err(End::Refused(match self.session.has_output() {
-                true => "it does not read its replies",
-                false => "it began a write and does not send its data",
+            return Err(End::Refused(match owed {
+                Owed::Replies => "it does not read its replies",
+                Owed::Data => "it began a write and does not send its data",
+                Owed::Request => "it began a request and does not send the rest",
             }));
         }
         Ok(Some(at))

@@ -147,6 +147,11 @@ impl Link {
         self.tls.as_ref().is_some_and(|tls| !tls.output().is_empty())
     }
 
+    /// True if a part of a TLS record has arrived.
+    pub fn has_part(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.has_part())
+    }
+
     /// Tells a client with TLS that the end is intended. The message is not waited for.
     pub fn close_tls(&mut self) {
         if let Some(tls) = &mut self.tls {

@@ -65,6 +65,17 @@ pub struct Counters {
     pub written_bytes: u64,
 }
 
+/// What a client must do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owed {
+    /// Take its replies.
+    Replies,
+    /// Send the data of a write.
+    Data,
+    /// Send the rest of a request, or of the TLS record that it is in.
+    Request,
+}
+
 /// A request that the device has.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -498,9 +509,20 @@ impl Session {
         self.slots.len() - self.vacant.len()
     }
 
-    /// How many bytes have moved either way, if the client must act: it has replies to take, or data of a write to send.
-    pub fn owed_by_client(&self) -> Option<u64> {
-        (self.has_output() || (self.payload.is_some() && !self.ended)).then_some(self.moved_bytes)
+    /// What the client must do next, if anything.
+    pub fn owed_by_client(&self) -> Option<Owed> {
+        match () {
+            () if self.has_output() => Some(Owed::Replies),
+            () if self.ended => None,
+            () if self.payload.is_some() || self.skip_bytes > 0 => Some(Owed::Data),
+            () if self.start < self.end && self.wants_input() => Some(Owed::Request),
+            () => None,
+        }
+    }
+
+    /// How many bytes have moved either way.
+    pub fn moved_bytes(&self) -> u64 {
+        self.moved_bytes
     }
 
     /// The client is gone: replies are dropped, and the requests at the device are only waited for.

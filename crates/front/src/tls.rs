@@ -251,6 +251,11 @@ impl TlsStream {
         }
     }
 
+    /// True if bytes are received and not decrypted: after a [`TlsStream::take`] that did not fill its space, a part of a record.
+    pub fn has_part(&self) -> bool {
+        self.start < self.end
+    }
+
     /// The bytes to send next.
     pub fn output(&self) -> &[u8] {
         &self.outgoing[self.sent..self.filled]

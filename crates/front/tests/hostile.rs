@@ -175,6 +175,10 @@ fn clients_that_stand_still_are_closed_and_idle_ones_are_not() {
     (0..16).for_each(|cookie| deaf.write_all(&request(0, cookie, 0, 1 << 20)).expect("a read"));
     let mut tired = service.client();
     tired.write_all(&[request(1, 1, 0, 1 << 20), vec![1; 1000]].concat()).expect("a part of a write");
+    let mut refused = service.client();
+    refused.write_all(&[request(1, 1, SIZE_BYTES, 1 << 20), vec![1; 1000]].concat()).expect("a part of a write beyond the end");
+    let mut half = service.client();
+    half.write_all(&request(0, 1, 0, 512)[..27]).expect("a part of a request");
     // A client that reads slowly, but reads.
     let mut slow = service.client();
     (0..16).for_each(|cookie| slow.write_all(&request(0, cookie, 0, 1 << 20)).expect("a read"));
@@ -187,7 +191,7 @@ fn clients_that_stand_still_are_closed_and_idle_ones_are_not() {
     }
     assert!(started.elapsed() > 2 * stall_timeout);
     service.wait_for_connections(2);
-    assert_closed(tired);
+    [tired, refused, half].into_iter().for_each(assert_closed);
     let mut left = Vec::new();
     // Bytes that the kernel had already taken still arrive.
     let _ = deaf.read_to_end(&mut left);

@@ -4,8 +4,14 @@
 mod support;
 
 use rcgen::ExtendedKeyUsagePurpose;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use stria_block::Limits;
 use stria_front::{Export, Listener, Options, Server, ServerHandle, TlsConfig, TlsError};
 use stria_testkit::certificates::Authority;
@@ -120,6 +126,52 @@ fn clients_choose_if_tls_is_offered() {
     assert!(plain.contains("\"TLS\": false"), "{plain}");
     let secret = run("nbdinfo", &["--json", &with_certificates(&tcp.replace("nbd:", "nbds:"), &keys)]).expect("it ran before");
     assert!(secret.contains("\"TLS\": true"), "{secret}");
+}
+
+/// A certificate is no excuse for holding a place: it is kept by those who are idle, not by those who stand still within a record.
+#[test]
+fn a_client_that_sends_a_part_of_a_record_is_closed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::with_both(&folder.path().join("keys"));
+    let tls = config(&authority, false, true).expect("usable files");
+    let device = Arc::new(LaneDevice::spawn(Limits::plain(SIZE_BYTES as u64 / 512), true));
+    let export = Export { name: "tank".into(), description: String::new(), device, read_only: false };
+    let stall_timeout = Duration::from_secs(1);
+    let options = Options { tls: Some(tls), stall_timeout, ..Options::default() };
+    let listeners = vec![Listener::Tcp("127.0.0.1:0".parse().expect("an address"))];
+    let server = Server::start(listeners, vec![export], options).expect("a server");
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(authority.file("ca-cert.pem")).expect("a certificate")).expect("a root");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let trust = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().expect("versions");
+    let trust = Arc::new(trust.with_root_certificates(roots).with_no_client_auth());
+    let client = || {
+        let uri = server.uris("tank").remove(0);
+        let address = uri.trim_start_matches("nbds://").trim_end_matches("/tank");
+        let mut socket = TcpStream::connect(address).expect("a connection");
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time-out");
+        socket.read_exact(&mut [0; 18]).expect("a greeting");
+        // STARTTLS, and its acknowledgement.
+        socket.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x05\0\0\0\0").expect("an option");
+        socket.read_exact(&mut [0; 20]).expect("a reply");
+        let connection = ClientConnection::new(Arc::clone(&trust), "localhost".try_into().expect("a name")).expect("a client");
+        let mut stream = StreamOwned::new(connection, socket);
+        stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\x04tank").expect("a wish");
+        stream.read_exact(&mut [0; 10]).expect("the export");
+        stream
+    };
+    let read = [&0x2560_9513_u32.to_be_bytes()[..], &[0; 20], &512_u32.to_be_bytes()].concat();
+    let mut idle = client();
+    let mut half = client();
+    let mut record = Vec::new();
+    half.conn.writer().write_all(&read).expect("memory");
+    half.conn.write_tls(&mut record).expect("memory");
+    half.sock.write_all(&record[..record.len() - 1]).expect("all but the last byte");
+    let started = Instant::now();
+    let ended = half.sock.read_to_end(&mut Vec::new());
+    assert!(ended.as_ref().is_ok_and(|_| started.elapsed() >= stall_timeout), "{ended:?} after {:?}", started.elapsed());
+    idle.write_all(&read).expect("a read");
+    idle.read_exact(&mut [0; 16 + 512]).expect("a reply");
 }
 
 #[test]
