@@ -22,7 +22,8 @@ again() { # A name may get a number.
     mdadm --assemble --scan >&2; sleep 1
     for link in /dev/md/*_0; do [ ! -e $link ] || ln -s $(readlink -f $link) ${link%_0}; done
 }
-ends() { mdadm --wait-clean --scan || true; for name in "$@"; do mdadm --stop /dev/md/$name >&2; sleep 0.5; done; }
+stop() { for try in 1 2 3 4; do mdadm --stop /dev/md/$1 >&2 && return || sleep 1; done; mdadm --stop /dev/md/$1 >&2; } # It may be busy.
+ends() { mdadm --wait-clean --scan || true; for name in "$@"; do stop $name; sleep 0.5; done; }
 "#;
 
 struct Machine {
