@@ -202,15 +202,8 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
     // R64: a replacement whose source was dropped meanwhile.
     let known: SmallVec<[usize; 2]> = discounted.iter().map(|&(slot, _)| slot).collect();
     discounted.extend(discount_rebuilding(core, all().filter(|(slot, _)| !known.contains(slot))).await);
-    // Until a resync that is due, parity may give other bytes than they had.
-    let is_known = core.consistency.covers(&sync_of_rows(&rows));
-    for (slot, member) in discounted.into_iter().filter(|_| is_known) {
-        let right = recover_rows(core, slot, &rows).await;
-        let is_there = core.members.borrow().slots()[slot].member == Some(member);
-        if let Some(right) = right.filter(|_| is_there) {
-            // Without space for it, it stays a bad block.
-            let _ = write_back(core, member, &rows, right).await;
-        }
+    for (slot, member) in discounted {
+        refill_by_others(core, slot, member, &rows).await;
     }
     result
 }
@@ -244,11 +237,16 @@ pub(crate) async fn undo_parity(core: &Core, before: ParityBefore) -> Result<(),
     }
     let _reconciling = core.no_space.reconcile(&core.ready).await;
     let mut result = Ok(());
+    let mut unknown = Vec::new();
     for (slot, rows, bytes) in before {
         let rebuilding = discount_rebuilding(core, std::iter::once((slot, rows.clone()))).await;
         let targets = core.members.borrow().targets(slot);
         for member in targets {
             let is_discounted = rebuilding.iter().any(|&(_, other)| other == member);
+            let was_good = is_discounted || !core.members.borrow().get(member).has_bad(&rows);
+            if bytes.is_none() && was_good {
+                unknown.push((slot, member, rows.clone()));
+            }
             result = result.and(match &bytes {
                 // Without space for it, it stays a bad block.
                 Some(bytes) if is_discounted => write_back(core, member, &rows, Buffer::copy_of(bytes)).await.or(Ok(())),
@@ -258,7 +256,24 @@ pub(crate) async fn undo_parity(core: &Core, before: ParityBefore) -> Result<(),
         }
         bytes.into_iter().for_each(|bytes| core.buffers.give(bytes));
     }
+    // A rebuild may have ended meanwhile: nobody else would fill these rows, and they took the write.
+    for (slot, member, rows) in unknown {
+        refill_by_others(core, slot, member, &rows).await;
+    }
     result
+}
+
+/// Writes what the other members say of a slot's rows, which are bad blocks. They stay that if it cannot be told, or finds no space.
+async fn refill_by_others(core: &Core, slot: usize, member: MemberId, rows: &Range<MemberSector>) {
+    // Until a resync that is due, parity may give other bytes than they had.
+    if !core.consistency.covers(&sync_of_rows(rows)) {
+        return;
+    }
+    let right = recover_rows(core, slot, rows).await;
+    let is_there = core.members.borrow().each_target(slot).any(|target| target == member);
+    if let Some(right) = right.filter(|_| is_there) {
+        let _ = write_back(core, member, rows, right).await;
+    }
 }
 
 async fn reconcile_in_sync(core: &Core, stripe: u64, part: &Rectangle, failed: &[&Ended]) -> Result<(), IoError> {
