@@ -480,6 +480,11 @@ impl Drive {
         self.queue.iter().map(|queued| queued.due).max().unwrap_or(0).max(self.stalled_until)
     }
 
+    /// True if some requests in flight do not end for now.
+    pub fn is_stalled(&self) -> bool {
+        self.stuck_until() > self.power.now()
+    }
+
     /// The time before which some requests in flight do not end.
     fn stuck_until(&self) -> Nanos {
         let until = self.stuck.1;

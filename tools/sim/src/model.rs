@@ -307,7 +307,10 @@ impl Model {
                 }
             };
             let quiet = sector.versions.iter().all(|version| version.over != NEVER || version.ended < begun);
-            if !quiet {
+            // A read that began before a write failed may find what a later read has ruled out.
+            let same = |version: &Version| version.write == found || known(&self.contents, &self.found, version, index, bytes);
+            let decides = quiet && sector.versions.iter().any(|version| version.over == NEVER && same(version));
+            if !decides {
                 continue;
             }
             sector.torn = false;
@@ -482,6 +485,21 @@ mod tests {
         model.end_flush(flush);
         model.crash(true, false);
         read(&mut model, 2).expect_err("a later write has ended");
+    }
+
+    /// The read began beside the write, and ended last.
+    #[test]
+    fn a_read_beside_a_failed_write_rules_nothing_out_that_a_later_read_has_found() {
+        let mut model = Model::new(1);
+        let early = model.begin_read();
+        let begun = model.begin_write(1, 0..1, false);
+        model.fail_write(1, 0..1, begun);
+        read(&mut model, 0).expect("it may be old");
+        let mut bytes = [0; SECTOR_BYTES];
+        fill(1, 0, &mut bytes);
+        model.end_read(early, 0, Some(&bytes)).expect("it was new for a while");
+        read(&mut model, 0).expect("it stays old");
+        assert!(read(&mut model, 1).is_err(), "it does not become new again");
     }
 
     #[test]

@@ -62,6 +62,14 @@ fn histories_without_space_that_once_failed_lose_nothing() {
     none_fails(&["1"], 1912, 1, Extras { full: true, ..Extras::NONE });
     // A rebuild ended while parity was undone, and its member kept bad blocks that nobody filled (R46).
     none_fails_of(None, 15706007164, 1, Extras { full: true, ..Extras::NONE });
+    // A write without space left a record and no bits. Replay brought its data while its member was missing, and the member came
+    // back by the bitmap without them (R2).
+    none_fails_of(None, 15706021028, 1, Extras { full: true, ..Extras::NONE });
+    // The checker's faults: a read beside a failed write ruled out what a later read had found, a write that was acknowledged
+    // early lay before a drive that stalled while it lost its space, and a write error was forgotten once bad blocks were filled.
+    for seed in [15706058519, 15706034890, 15706035648] {
+        none_fails_of(None, seed, 1, Extras { full: true, ..Extras::NONE });
+    }
 }
 
 /// The same write arrives twice, with a restart in between: ublk's driver gives the requests of a dead server to the next one.

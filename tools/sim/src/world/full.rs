@@ -29,6 +29,10 @@ impl World<'_> {
             self.node().leaves().iter().for_each(|leaf| leaf.with_engine(|engine| engine.expect_no_space()));
         }
         self.pause(IN_PLACE)?;
+        // A drive that stalls has such a write still before it.
+        if self.drives.iter().any(|drive| drive.borrow().is_stalled()) {
+            return Ok(());
+        }
         let found = self.holder(which).filter(|&(leaf, drive)| self.may_lose(leaf, drive, false));
         let Some((_, drive)) = found.filter(|&(_, drive)| !self.is_harmed(drive)) else { return Ok(()) };
         self.meet("member full");

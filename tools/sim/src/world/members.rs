@@ -38,6 +38,7 @@ impl World<'_> {
             return Ok(());
         };
         self.model.lose_member();
+        self.space.forget(drive);
         match step {
             Step::Fail(_) => self.fail(leaf, drive, false).map(drop),
             Step::Pull(_) => {

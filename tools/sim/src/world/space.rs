@@ -69,6 +69,11 @@ impl Space {
         self.refilling = None;
     }
 
+    /// The drive counts as lost for another reason from now on, whether its bad blocks are filled or not.
+    pub fn forget(&mut self, drive: usize) {
+        self.refilling = self.refilling.filter(|&refilling| refilling != drive);
+    }
+
     /// True if a request that began at `since` may have met a lack of space.
     pub fn may_have_lacked(&self, since: Nanos) -> bool {
         self.full_until.is_some_and(|until| since <= until)
