@@ -208,7 +208,8 @@ pub(crate) async fn reconcile_parity(core: &Core, stripe: u64, part: &Rectangle,
     result
 }
 
-/// What parity members hold of the parts of a stripe before a write: slot, rows, and bytes. `None`: what the member holds there does not count.
+/// What parity members hold of the parts of a stripe before a write: slot, rows, and bytes. `None`: what the member holds there
+/// does not count.
 pub(crate) type ParityBefore = Vec<(usize, Range<MemberSector>, Option<Buffer>)>;
 
 /// Reads parity of parts of a stripe under the lock of their rows, so that [`undo_parity`] can write it back.
@@ -256,14 +257,15 @@ pub(crate) async fn undo_parity(core: &Core, before: ParityBefore) -> Result<(),
         }
         bytes.into_iter().for_each(|bytes| core.buffers.give(bytes));
     }
-    // A rebuild may have ended meanwhile: nobody else would fill these rows, and they took the write.
+    // A rebuild may have ended meanwhile, and then nothing else would fill these rows. Their members took the write, so they have
+    // space.
     for (slot, member, rows) in unknown {
         refill_by_others(core, slot, member, &rows).await;
     }
     result
 }
 
-/// Writes what the other members say of a slot's rows, which are bad blocks. They stay that if it cannot be told, or finds no space.
+/// Fills bad blocks of a slot from the other members. They stay bad if the others do not suffice, or if there is no space.
 async fn refill_by_others(core: &Core, slot: usize, member: MemberId, rows: &Range<MemberSector>) {
     // Until a resync that is due, parity may give other bytes than they had.
     if !core.consistency.covers(&sync_of_rows(rows)) {

@@ -113,8 +113,9 @@ pub(crate) async fn replay(core: Rc<Core>, records: Vec<LogRecord>, lost_logs: V
 
 /// Writes pieces of the overlay to the members, durably.
 ///
-/// R2: the record of a write that failed may outlive its bits, and replay may change these rows while a member is missing. The bits
-/// become durable soon; until the next log session begins, the records say the same.
+/// R2: the record of a failed write may outlive its bits. A member that is missing while replay changes its rows needs the bits
+/// when it returns. Replay does not wait until they are durable: before the next log session begins, a start would replay the
+/// same.
 async fn carry_out(core: &Core, pieces: &[((usize, MemberSector), Data)]) -> Result<(), IoError> {
     let rows = || pieces.iter().map(|((_, start), data)| sync_of_rows(&start.run((data.len() / SECTOR_BYTES) as u64)));
     rows().for_each(|rows| _ = core.consistency.begin_write(&rows));

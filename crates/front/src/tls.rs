@@ -251,7 +251,8 @@ impl TlsStream {
         }
     }
 
-    /// True if bytes are received and not decrypted: after a [`TlsStream::take`] that did not fill its space, a part of a record.
+    /// True if received bytes are not decrypted yet. After a [`TlsStream::take`] that did not fill its space they are a part of a
+    /// record.
     pub fn has_part(&self) -> bool {
         self.start < self.end
     }

@@ -128,7 +128,7 @@ fn clients_choose_if_tls_is_offered() {
     assert!(secret.contains("\"TLS\": true"), "{secret}");
 }
 
-/// A certificate is no excuse for holding a place: it is kept by those who are idle, not by those who stand still within a record.
+/// A client may be idle for ever, but not in the middle of a record.
 #[test]
 fn a_client_that_sends_a_part_of_a_record_is_closed() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -8,7 +8,7 @@ use std::fs;
 use stria_testkit::oracle::{End, Guest, wanted};
 use support::{Place, contents};
 
-// mdadm 4.2 dies of SIGPIPE where an mdmon ends while it is asked, and takes an error for an answer.
+// mdadm 4.2 dies of SIGPIPE if an mdmon ends while mdadm asks it. It takes an error for an answer.
 const SHELL: &str = r#"
 trap '' PIPE
 container() { mdadm --create /dev/md/$1 --run --metadata=$2 --raid-devices=$3 "${@:4}" >&2; }
