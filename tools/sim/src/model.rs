@@ -490,14 +490,14 @@ mod tests {
     /// The read began beside the write, and ended last.
     #[test]
     fn a_read_beside_a_failed_write_rules_nothing_out_that_a_later_read_has_found() {
-        let mut model = Model::new(1);
+        let mut model = Model::new(8);
         let early = model.begin_read();
-        let begun = model.begin_write(1, 0..1, false);
-        model.fail_write(1, 0..1, begun);
+        let begun = model.begin_write(1, 3..4, false);
+        model.fail_write(1, 3..4, begun);
         read(&mut model, 0).expect("it may be old");
         let mut bytes = [0; SECTOR_BYTES];
-        fill(1, 0, &mut bytes);
-        model.end_read(early, 0, Some(&bytes)).expect("it was new for a while");
+        fill(1, 3, &mut bytes);
+        model.end_read(early, 3, Some(&bytes)).expect("it was new for a while");
         read(&mut model, 0).expect("it stays old");
         assert!(read(&mut model, 1).is_err(), "it does not become new again");
     }
